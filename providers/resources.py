@@ -490,7 +490,11 @@ def account_settings(world: str) -> dict[str, dict[str, str]]:
 
     listed = {
         "gcp:project",
-        *(f"{name}:{key}" for name, manifest in manifests().items() for key in manifest.settings),
+        *(
+            f"{name}:{key}"
+            for name, manifest in manifests().items()
+            for key in manifest.credentials.settings
+        ),
     }
     for key in sorted(listed & set(get_config_secret_keys_env())):
         raise pulumi.RunError(
@@ -502,10 +506,10 @@ def account_settings(world: str) -> dict[str, dict[str, str]]:
     )
     found = {"gcp": {"project": project}} if project else {}
     for name, manifest in manifests().items():
-        config = pulumi.Config(name) if manifest.settings else None
+        config = pulumi.Config(name) if manifest.credentials.settings else None
         section = {
             key: value
-            for key in manifest.settings
+            for key in manifest.credentials.settings
             if config is not None and (value := config.get(key)) is not None
         }
         if section:

@@ -8,7 +8,7 @@ call is about to be made. Adapters import model, errors, this module and the reh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,31 +37,8 @@ class Adapter(Protocol):
     waits and repeats.
 
     Errors are of the tree in `providers.errors`, classified by code. No method retries a creating
-    call.
-
-    An adapter whose market anybody may read connects without credentials, and says in an attribute
-    `not_configured` what is missing to buy; it then lists offers, finds nothing and buys nothing.
-
-    An adapter whose bundled offers can be had at today's prices, where an account is told them, has
-    a method `repriced(offers) -> Repriced`. It is asked in the live world only, reads, and answers
-    within some seconds.
-
-    An adapter whose account is not wholly in its settings (a profile or a key from the environment)
-    says it in an attribute `account`: names to values, nothing secret. It stands with every order,
-    and comes back in `config` when that account is looked for again; an adapter that cannot reach
-    it then raises NotConfigured, and never looks into another.
-
-    An adapter whose live offers depend on the declaration (its section of options, its disk, its
-    ttl) has a method `offers_for(ask)`, which answers as `offers` does, what does not do restricted
-    with the reason; a section that cannot be read is left to `Manifest.options` to tell.
-
-    An adapter with places that an account must enable (`Manifest.closed`) has a method
-    `usable(places)`, which answers with those of these (region, zone) that this account can use
-    now. It reads.
-
-    An adapter whose cloud keeps what a machine wrote while it started (a serial port, a console)
-    has a method `log(handle) -> str`: that text, as far as the cloud still has it; empty while
-    there is none. It reads.
+    call. What only some clouds can answer is a protocol of its own, below: an adapter's class names
+    those that it has as its bases, so that a type checker compares them.
     """
 
     @property
@@ -121,6 +98,74 @@ class Adapter(Protocol):
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
         """Edits in place what `Capabilities.in_place` names."""
+
+
+@runtime_checkable
+class OffersByAsk(Protocol):
+    """A market whose live offers depend on the declaration: its options, its disk, its ttl."""
+
+    def offers_for(self, ask: Ask) -> Sequence[Offer]:
+        """As `offers`; what does not fit is restricted, with the reason. A section that cannot be
+        read is left to `Manifest.options`.
+        """
+
+
+@runtime_checkable
+class Repricing(Protocol):
+    """A cloud that tells an account today's prices. Asked in the live world only."""
+
+    def repriced(self, offers: Sequence[Offer]) -> Repriced:
+        """The bundled offers at today's prices. Reads, and answers within some seconds."""
+
+
+@runtime_checkable
+class PlaceAccess(Protocol):
+    """A cloud with places that an account must enable (`Limits.closed`)."""
+
+    def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        """Those of these (region, zone) that this account can use now. Reads."""
+
+
+@runtime_checkable
+class ConsoleLog(Protocol):
+    """A cloud that keeps what a machine wrote while it started: a serial port, a console."""
+
+    def log(self, handle: Handle) -> str:
+        """That text, as far as the cloud still has it; empty while there is none. Reads."""
+
+
+@runtime_checkable
+class OwnAccount(Protocol):
+    """An adapter whose account is not wholly in its settings: a profile or a key from the
+    environment.
+    """
+
+    @property
+    def account(self) -> Mapping[str, str]:
+        """Names to values, nothing secret. Stored with every order, and part of `config` when that
+        account is looked for again; an adapter that cannot reach it then raises NotConfigured, and
+        never looks into another.
+        """
+
+
+@runtime_checkable
+class KeylessMarket(Protocol):
+    """A market that anybody may read: it connects without credentials, then lists offers, finds
+    nothing and buys nothing.
+    """
+
+    @property
+    def not_configured(self) -> str:
+        """What is missing to buy; empty when nothing is."""
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """An adapter with something to say about the offers that it listed last."""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """One line each, for the plan."""
 
 
 START_UP_STATUS = "/var/lib/gpus/start-up"
@@ -185,104 +230,136 @@ class Placement(Protocol):
     def nodes(self) -> int: ...
 
 
-class Manifest(NamedTuple):
-    """What a folder presents. `connect(world, config)` makes the adapter: `config` is the
-    provider's section of settings (project, endpoint...), strings only. It raises NotConfigured
-    when live credentials are missing.
+class Credentials(NamedTuple):
+    """How an account is reached."""
 
-    `options` checks the provider's section of a spec: every problem, each with a path relative to
-    the section.
-    """
-
-    name: str
-    capabilities: Capabilities
-    connect: Callable[[str, Mapping[str, str]], Adapter]
-    options: Callable[[Mapping[str, object]], Sequence[Problem]]
     environment: tuple[str, ...] = ()
     """The environment variables that this provider's credentials come from, for messages."""
     settings: tuple[str, ...] = ()
     """The keys of the provider's settings, none of them secret: what `<provider>:<key>` in a
     stack's configuration may set.
     """
+    reference: Callable[[str], str] | None = None
+    """What a text must be to say where a secret is kept that machines here fetch by themselves;
+    empty when it is that. None: they fetch none.
+    """
+
+
+class Pricing(NamedTuple):
+    """What an offer costs and what a reader of the plan should know about it. All are pure."""
+
     notes: Callable[[Candidate, Setup], Sequence[str]] | None = None
     """What a reader of the plan should know about a candidate beyond its price, one sentence each.
-    Pure and cheap. `Setup.options` holds the sections of all providers.
-    """
-    together: Callable[[Sequence[Candidate], Mapping[str, object]], int] | None = None
-    """How many of the leading candidates may share one creating call under the provider's section
-    of options: at least 1. Pure. None: any.
+    Cheap. `Setup.options` holds the sections of all providers.
     """
     priced: Callable[[Offer, Mapping[str, object], str], Offer] | None = None
-    """The offer at what the spec's section of options makes it cost, for this kind of cluster. Pure
-    and cheap; of a section that `options` found nothing wrong with.
+    """The offer at what the spec's section of options makes it cost, for this kind of cluster.
+    Cheap; of a section that `Manifest.options` found nothing wrong with.
     """
+    in_regions: Callable[[Sequence[Offer], Sequence[str]], Sequence[Offer]] | None = None
+    """The provider's offers in the requested regions, where it sells without one and takes one on
+    request (`Capabilities.regions`).
+    """
+    derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
+    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the
+    catalog has none of its own. Of an ask that it cannot serve the offers are restricted with the
+    reason.
+    """
+
+
+class Limits(NamedTuple):
+    """What a cloud cannot do, or only in part. All are pure. `Setup.options` holds the provider's
+    own section only.
+    """
+
+    together: Callable[[Sequence[Candidate], Mapping[str, object]], int] | None = None
+    """How many of the leading candidates may share one creating call under the provider's section
+    of options: at least 1. None: any.
+    """
+    fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
+    """What of the section is missing or out of place for a cluster of this kind (machine, job,
+    service); of a section that `Manifest.options` found nothing wrong with.
+    """
+    unreachable: Callable[[Placement, Setup], str] | None = None
+    """Why the cluster's own key cannot log in from here to a machine of this placement; empty where
+    it can. The machine is then ready when its cloud says so, and a line says this.
+    """
+    shut: Callable[[Setup], str] | None = None
+    """Why a service here is not reached from everywhere though it is declared public; empty where
+    it is. `Setup.network` is not empty where the network is a managed one. None: it always is.
+    """
+    upgrade: Callable[[str], str] | None = None
+    """The GPU that the provider may deliver in place of this one at the same price; empty where it
+    delivers none.
+    """
+    lasts_s: Callable[[Mapping[str, object], int | None], int] | None = None
+    """How long a job of the provider's own may take by its section of options and its ttl, all
+    attempts together, in seconds. None: only a ttl ends it.
+    """
+    host: Callable[[str, Mapping[str, object]], Host | None] | None = None
+    """What a machine type boots from under the provider's section of options, and what its disk can
+    be. Cheap. None: unknown.
+    """
+    closed: Callable[[str, str], str] | None = None
+    """What a (region, zone) is that an account begins without, and the command that enables it;
+    empty for other places. None: there is no such place.
+    """
+
+
+class Console(NamedTuple):
+    """How to look inside a machine. All are pure.
+
+    `program`, `shell` and `port` are given the machine and the settings of its account, and answer
+    with a program by its words, without a secret among them.
+    """
+
+    program: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
+    """Where machines take commands without ssh (`Capabilities.login`): the program on this machine
+    that runs its last word, which the caller adds, in a shell on that machine. It carries stdin,
+    stdout and stderr, ends with the command's exit code, and with 255 where the machine could not
+    be reached.
+    """
+    shell: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
+    """The program that gives this terminal a shell on that machine. None: only commands are
+    carried.
+    """
+    port: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
+    """The program that carries a port of this machine's loopback to one of that machine's until it
+    is ended; the caller adds the two numbers, ours first. None: ports are not carried.
+    """
+
+
+class Programs(NamedTuple):
+    """How what a cluster runs is started and ended."""
+
     runs: Callable[[Program, str, str, Mapping[str, object]], Mapping[str, object]] | None = None
     """The section of options with a program in it, where a provider starts what it runs by its
     options (an image, a command) and not by a script at boot: of the program, its start-up script,
     the kind of cluster and the section as declared. Pure. What the section itself says wins.
     """
     ends_itself: str = ""
-    """The shell line by which a machine ends itself for good once a job is done; nothing where it
+    """The shell line by which a machine ends itself for good once a job is done; empty where it
     can't.
     """
-    fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
-    """What of the section is missing or out of place for a cluster of this kind (machine, job,
-    service). Pure; as for `priced`.
-    """
-    unreachable: Callable[[Placement, Setup], str] | None = None
-    """Why no login with the cluster's own key can be had from here on a machine of this placement,
-    by what was declared; empty where one can. It is then ready when its cloud says so, and a line
-    says this. `Setup.options` holds the provider's section alone. Pure.
-    """
-    reference: Callable[[str], str] | None = None
-    """What a text must be to say where a secret is kept that machines here fetch by themselves;
-    empty when it is that. None: they fetch none.
-    """
-    program: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
-    """Where machines take commands without ssh (`Capabilities.login`): the program on this machine,
-    by its words, that runs its last word, which the caller adds, in a shell on that machine. It
-    carries stdin, stdout and stderr, ends with the command's exit code, and with 255 where the
-    machine could not be reached. Given the machine and the settings of its account; no secret is in
-    its words. Pure.
-    """
-    shell: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
-    """As `program`: the program that gives this terminal a shell on that machine. None: commands
-    alone are carried.
-    """
-    port: Callable[[Node, Mapping[str, str]], Sequence[str]] | None = None
-    """As `program`: the program that carries a port of this machine's loopback to one of that
-    machine's until it is ended; the caller adds the two numbers, ours first. None: ports are not
-    carried.
-    """
-    in_regions: Callable[[Sequence[Offer], Sequence[str]], Sequence[Offer]] | None = None
-    """The provider's offers in regions that are asked for, where it sells without one and takes one
-    on request (`Capabilities.regions`). Pure.
-    """
-    upgrade: Callable[[str], str] | None = None
-    """The GPU that the provider may deliver in place of this one at the same price; empty where it
-    delivers none. Pure.
-    """
-    programs: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     """The options that name what runs: beside a workload they would be a second one."""
-    shut: Callable[[Setup], str] | None = None
-    """Why a service on a machine here is not reached from everywhere though it is declared public,
-    by what was declared; empty where it is. `Setup.options` holds the provider's section alone,
-    `Setup.network` something where the network is a managed one. Pure. None: it always is.
+
+
+class Manifest(NamedTuple):
+    """What a folder presents. `connect(world, config)` makes the adapter: `config` is the
+    provider's section of settings (project, endpoint...), strings only. It raises NotConfigured
+    when live credentials are missing.
+
+    `options` checks the provider's section of a spec: every problem, each with a path relative to
+    the section. The rest is what a provider has beyond that, grouped by question.
     """
-    lasts_s: Callable[[Mapping[str, object], int | None], int] | None = None
-    """How long a job of the provider's own may take by its section of options and its ttl, all
-    attempts together, in seconds. Pure. None: only a ttl ends it.
-    """
-    host: Callable[[str, Mapping[str, object]], Host | None] | None = None
-    """What a machine type boots from under the provider's section of options, and what its disk can
-    be. Pure and cheap. None: not known.
-    """
-    closed: Callable[[str, str], str] | None = None
-    """What a (region, zone) is that an account begins without, and the command that enables it;
-    empty for other places. Pure. None: there is no such place.
-    """
-    derived: tuple[str, Callable[[Ask, Iterable[Offer]], Sequence[Offer]]] | None = None
-    """(provider, what makes this one's offers for an ask from that one's bundled ones), where the
-    catalog has none of its own. Pure. Of an ask that it cannot serve the offers are restricted with
-    the reason.
-    """
+
+    name: str
+    capabilities: Capabilities
+    connect: Callable[[str, Mapping[str, str]], Adapter]
+    options: Callable[[Mapping[str, object]], Sequence[Problem]]
+    credentials: Credentials = Credentials()
+    pricing: Pricing = Pricing()
+    limits: Limits = Limits()
+    console: Console = Console()
+    programs: Programs = Programs()

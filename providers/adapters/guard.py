@@ -1,69 +1,163 @@
-"""The seam, guarded: whatever an adapter meets in a cloud's reply, what comes out is a result or an
-error of the tree.
+"""An adapter as the engine calls it: every answer is a result or an error of the tree.
 
-Owns the one place where an exception that no adapter foresaw (a field of another type, a missing
-one, a page nested a thousand deep) becomes Unclassified: nothing is concluded from it, and a create
-that ends so is looked for like any other whose outcome is not known. Imports no adapter.
+Owns two things. An exception that no adapter foresaw (a field of another type, a missing one, a
+page nested a thousand deep) becomes Unclassified: nothing is concluded from it, and a create that
+ends so is looked for like any other whose outcome is unknown. And the one place that asks whether
+an adapter has what only some have (the protocols of `base`). Imports no adapter.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters import base
 from providers.errors import GpusError, Unclassified, printable
-from providers.model.machine import Node
 
 if TYPE_CHECKING:
-    from providers.adapters.base import Adapter
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from providers.model.ask import Ask
+    from providers.model.machine import CheckLine, Handle, Node, Order, Ticket
+    from providers.model.offer import Candidate, Offer
 
 UNREADABLE = "unreadable"
 
 
-class _Guarded:
-    """An adapter, each of whose methods raises errors of the tree alone. Everything else of it
-    shows through.
+class Cloud:
+    """A connected adapter, each of whose methods raises errors of the tree only.
+
+    Beyond the calls that every adapter has it answers those that only some have, with what is said
+    here for the others.
     """
 
-    def __init__(self, real: Any) -> None:
-        self._real = real
+    def __init__(self, real: base.Adapter) -> None:
+        self.real = real
+        """The adapter itself."""
 
-    def __getattr__(self, attribute: str) -> Any:
-        found = getattr(self._real, attribute)
-        if attribute.startswith("_") or not callable(found):
-            return found
+    @property
+    def name(self) -> str:
+        return self.real.name
 
-        def call(*arguments: Any, **named: Any) -> Any:
-            try:
-                return _shown(found(*arguments, **named))
-            except GpusError:
-                raise
-            except Exception as error:
-                raise unreadable(str(self._real.name), attribute, error) from error
+    @property
+    def world(self) -> str:
+        return self.real.world
 
-        return call
+    def offers(self) -> Sequence[Offer] | None:
+        with self._readable("offers"):
+            return self.real.offers()
+
+    def check(self) -> Sequence[CheckLine]:
+        with self._readable("check"):
+            return self.real.check()
+
+    def group(self, candidates: Sequence[Candidate]) -> int:
+        with self._readable("group"):
+            return self.real.group(candidates)
+
+    def submit(self, order: Order) -> Ticket:
+        with self._readable("submit"):
+            return self.real.submit(order)
+
+    def poll(self, ticket: Ticket) -> Ticket:
+        with self._readable("poll"):
+            return self.real.poll(ticket)
+
+    def resume(self, order: Order) -> Ticket | None:
+        with self._readable("resume"):
+            return self.real.resume(order)
+
+    def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
+        with self._readable("observe"):
+            return _printable(self.real.observe(handles))
+
+    def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
+        with self._readable("find"):
+            return _printable(self.real.find(owner, cluster, generation))
+
+    def delete(self, handle: Handle) -> None:
+        with self._readable("delete"):
+            self.real.delete(handle)
+
+    def relabel(self, handle: Handle, generation: str) -> None:
+        with self._readable("relabel"):
+            self.real.relabel(handle, generation)
+
+    def update(self, handle: Handle, change: Mapping[str, object]) -> None:
+        with self._readable("update"):
+            self.real.update(handle, change)
+
+    # What only some adapters have
+
+    def offers_for(self, ask: Ask) -> Sequence[Offer] | None:
+        """See `base.OffersByAsk`; else the same offers for every declaration."""
+        with self._readable("offers_for"):
+            if isinstance(self.real, base.OffersByAsk):
+                return self.real.offers_for(ask)
+            return self.real.offers()
+
+    @property
+    def reprices(self) -> bool:
+        """Whether it tells today's prices."""
+        return isinstance(self.real, base.Repricing)
+
+    def repriced(self, offers: Sequence[Offer]) -> base.Repriced:
+        """See `base.Repricing`; else the offers as they are."""
+        with self._readable("repriced"):
+            if isinstance(self.real, base.Repricing):
+                return self.real.repriced(offers)
+            return base.Repriced(offers)
+
+    def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        """See `base.PlaceAccess`; else none."""
+        with self._readable("usable"):
+            return self.real.usable(places) if isinstance(self.real, base.PlaceAccess) else ()
+
+    @property
+    def logs(self) -> bool:
+        """Whether it keeps what a machine wrote."""
+        return isinstance(self.real, base.ConsoleLog)
+
+    def log(self, handle: Handle) -> str:
+        """See `base.ConsoleLog`; else nothing."""
+        with self._readable("log"):
+            return str(self.real.log(handle)) if isinstance(self.real, base.ConsoleLog) else ""
+
+    @property
+    def account(self) -> Mapping[str, str]:
+        """See `base.OwnAccount`; else nothing beyond the settings."""
+        with self._readable("account"):
+            return self.real.account if isinstance(self.real, base.OwnAccount) else {}
+
+    @property
+    def not_configured(self) -> str:
+        """See `base.KeylessMarket`; else empty."""
+        return self.real.not_configured if isinstance(self.real, base.KeylessMarket) else ""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """See `base.Remarks`; else none."""
+        return self.real.remarks if isinstance(self.real, base.Remarks) else ()
+
+    @contextmanager
+    def _readable(self, method: str) -> Iterator[None]:
+        try:
+            yield
+        except GpusError:
+            raise
+        except Exception as error:
+            raise unreadable(str(self.real.name), method, error) from error
 
 
-def _shown(result: Any) -> Any:
-    """The result; of machines that it lists, every word is printable: their names and details may
-    be a stranger's.
-    """
-    if not isinstance(result, (list, tuple)) or not all(isinstance(each, Node) for each in result):
-        return result
-    return [
-        node._replace(
-            **{
-                name: printable(word)
-                for name, word in node._asdict().items()
-                if isinstance(word, str)
-            }
-        )
-        for node in result
-    ]
-
-
-def guarded(adapter: Adapter) -> Adapter:
-    """The same adapter, guarded."""
-    return _Guarded(adapter)
+def _printable(nodes: Sequence[Node]) -> Sequence[Node]:
+    """The same machines, every word printable: their names and details may be a stranger's."""
+    out = []
+    for node in nodes:
+        words: dict[str, Any] = {
+            name: printable(word) for name, word in node._asdict().items() if isinstance(word, str)
+        }
+        out.append(node._replace(**words))
+    return out
 
 
 def unreadable(provider: str, method: str, error: Exception) -> Unclassified:

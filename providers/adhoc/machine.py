@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.adhoc.access import Access
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
@@ -135,7 +135,7 @@ class AsyncMachine:
         manifest = self._world.manifests.get(self.held.provider)
         return bool(self.held.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
 
-    async def adapter(self) -> Adapter:
+    async def adapter(self) -> Cloud:
         """The adapter of the account that it was bought in. Raises NotConfigured."""
         return await home_of(self._world, self.held)
 

@@ -199,7 +199,7 @@ def _journaled(
                     held = held._replace(status=status, detail=why) if status else held
                     manifest = opened_world.manifests.get(held.provider)
                     left = launch.ended_at is None and runs_on(
-                        held, "" if manifest is None else manifest.ends_itself
+                        held, "" if manifest is None else manifest.programs.ends_itself
                     )
                     found.append(
                         Declared(
@@ -221,7 +221,7 @@ def _latest(world: World, held: ClusterRecord) -> float:
         or held.ends_at
         or not held.launched_at
         or manifest is None
-        or manifest.lasts_s is None
+        or manifest.limits.lasts_s is None
     ):
         return 0.0
     entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
@@ -236,7 +236,7 @@ def _latest(world: World, held: ClusterRecord) -> float:
     return (
         0.0
         if setup is None
-        else held.launched_at + manifest.lasts_s(dict(setup.options), setup.ttl_s)
+        else held.launched_at + manifest.limits.lasts_s(dict(setup.options), setup.ttl_s)
     )
 
 
@@ -404,9 +404,9 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
             f" 0, found {number}"
         )
     node = held.machines[number]
-    kept = getattr(await machine.adapter(), "log", None)
-    if kept is not None:
-        return str(await machine.call(kept, node.handle))
+    adapter = await machine.adapter()
+    if adapter.logs:
+        return await machine.call(adapter.log, node.handle)
     if node.login and held.world == REHEARSAL:
         live = node.login.replace(node.handle.native_id, "JOB")
         raise GpusError(

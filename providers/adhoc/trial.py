@@ -313,10 +313,10 @@ def _fit(
     without what only a job or a service has.
     """
     section = sections.get(provider, {})
-    if manifest.fits is not None and provider in sections and declared.kind != "machine":
+    if manifest.limits.fits is not None and provider in sections and declared.kind != "machine":
         setup = declared.setup()._replace(options=tuple(sorted(section.items())))
-        own = {problem.path for problem in manifest.fits(declared.kind, section, setup)}
-        for problem in manifest.fits("machine", section, setup):
+        own = {problem.path for problem in manifest.limits.fits(declared.kind, section, setup)}
+        for problem in manifest.limits.fits("machine", section, setup):
             if problem.path in section and problem.path not in own:
                 sections[provider] = section = {
                     key: value for key, value in section.items() if key != problem.path
@@ -325,7 +325,7 @@ def _fit(
                     f"options.{provider}.{problem.path} is left out:"
                     f" {problem.todo or problem.wanted}"
                 )
-    if manifest.runs is not None and image and not {"image", "python"} & section.keys():
+    if manifest.programs.runs is not None and image and not {"image", "python"} & section.keys():
         sections[provider] = {**section, "image": image}
 
 
@@ -353,7 +353,7 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
     held = machine.held
     made = program(overlay, held.gpu_type, held.gpu_count)
     manifest = machine.inner.opened.manifests.get(held.provider)
-    inside = manifest is not None and manifest.runs is not None
+    inside = manifest is not None and manifest.programs.runs is not None
     text = script(made, inside=inside)
     if inside and overlay.spec.secrets:
         text = f"{inherited(sorted(overlay.spec.secrets))}{text}"

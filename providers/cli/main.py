@@ -534,9 +534,9 @@ def _where(text: str, providers: Sequence[str]) -> dict[str, dict[str, str]]:
     from providers.adapters.registry import manifests
 
     known = {
-        name: found.settings
+        name: found.credentials.settings
         for name, found in manifests().items()
-        if found.settings and (not providers or name in providers)
+        if found.credentials.settings and (not providers or name in providers)
     }
     settings: dict[str, dict[str, str]] = {}
     problems: list[Problem] = []

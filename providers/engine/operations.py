@@ -73,7 +73,7 @@ from providers.model.money import per_hour
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
     from providers.engine.runtime.world import World
 
@@ -293,7 +293,7 @@ async def _strays(
     owner: str,
     known: Collection[Handle],
     former: Iterable[Mapping[str, Mapping[str, str]]],
-) -> list[tuple[Adapter, Node]]:
+) -> list[tuple[Cloud, Node]]:
     try:
         with deadlines.looking():
             found = await surveyed(
@@ -477,7 +477,7 @@ async def _read(world: World, held: ClusterRecord, on_loss: str) -> ClusterRecor
         )
         if not after.machines and not extra:
             world.journal.release(world.name, held.owner, held.cluster, held.generation, now)
-        elif runs_on(after, world.manifests[held.provider].ends_itself):
+        elif runs_on(after, world.manifests[held.provider].programs.ends_itself):
             world.report(
                 "info", f"{held.cluster}: its machine runs on, at {per_hour(held.micro_usd)}"
             )

@@ -245,7 +245,7 @@ def to_release(held: ClusterRecord) -> bool:
 
 def runs_on(held: ClusterRecord, ends_itself: str) -> bool:
     """True for a job that is over while its machines cost what they did: they are kept, their cloud
-    has no way to end itself from inside (`Manifest.ends_itself`), or what the job saved last did
+    has no way to end itself from inside (`Programs.ends_itself`), or what the job saved last did
     not arrive.
     """
     from providers.workloads.launch.start_script import UNSAVED

@@ -51,7 +51,7 @@ def start(
     from providers.workloads.launch.compile import program
     from providers.workloads.launch.start_script import script
 
-    own = manifest is not None and manifest.runs is not None
+    own = manifest is not None and manifest.programs.runs is not None
     listen = ANYWHERE if own and ask.kind == "service" else ""
     # A provider with a door of its own asks for its own token there.
     asks = "private" if own and listen else expose
@@ -65,13 +65,17 @@ def start(
         expose=asks,
         listen=listen,
     )
-    if manifest is not None and manifest.runs is not None:
+    if manifest is not None and manifest.programs.runs is not None:
         watched = ask.kind not in manifest.capabilities.kinds or ask.kind == "machine"
         return StartPlan(
-            made, manifest.runs(made, script(made, inside=True), ask.kind, section), watched=watched
+            made,
+            manifest.programs.runs(made, script(made, inside=True), ask.kind, section),
+            watched=watched,
         )
     return StartPlan(
-        made, section, script(made, release="" if manifest is None else manifest.ends_itself)
+        made,
+        section,
+        script(made, release="" if manifest is None else manifest.programs.ends_itself),
     )
 
 

@@ -53,7 +53,7 @@ def keys(config: Mapping[str, Any]) -> list[Problem]:
         *(
             f"{name}:{key}"
             for name, manifest in registry.manifests().items()
-            for key in manifest.settings
+            for key in manifest.credentials.settings
         ),
     }
     todo = "it would stand in the state as plain text, so set it without --secret"
@@ -75,7 +75,9 @@ def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[P
 
     from providers.adapters import registry
 
-    settings = {name: manifest.settings for name, manifest in registry.manifests().items()}
+    settings = {
+        name: manifest.credentials.settings for name, manifest in registry.manifests().items()
+    }
     settings["gpus"], settings["gcp"] = KEYS, ("project", *settings.get("gcp", ()))
     found = []
     for key in sorted(map(str, config)):
@@ -113,7 +115,7 @@ def refused(spec: Cluster) -> list[Problem]:
     derived = tuple(
         f"options.{name}"
         for name, manifest in registry.manifests().items()
-        if manifest.derived is not None
+        if manifest.pricing.derived is not None
     )
     if any(
         problem.path in {"workload", "network"} or problem.path.startswith(derived)
@@ -262,7 +264,7 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
                 repr(section[key])[:80],
                 "drop one of the two",
             )
-            for key in manifest.programs
+            for key in manifest.programs.options
             if spec.workload is not None and key in section
         )
     found.extend(_references(spec, manifests))
@@ -286,7 +288,7 @@ def _allowed(spec: Cluster, manifests: Mapping[str, Manifest]) -> dict[str, Mani
     return {
         name: each
         for name, each in can.items()
-        if each.derived is None and (spec.marketplaces or not each.capabilities.marketplace)
+        if each.pricing.derived is None and (spec.marketplaces or not each.capabilities.marketplace)
     }
 
 
@@ -352,7 +354,9 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     machines = {
         name: each
         for name, each in allowed.items()
-        if each.runs is None or spec.kind not in each.capabilities.kinds or spec.kind == "machine"
+        if each.programs.runs is None
+        or spec.kind not in each.capabilities.kinds
+        or spec.kind == "machine"
     }
     # A provider with a door of its own asks for its own token there.
     expose = spec.expose if machines or not allowed else "private"
@@ -369,8 +373,8 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
         network = (("managed", "true"),) if spec.network == "managed" else ()
         for name, each in machines.items():
             section = tuple(sorted(spec.options.get(name, {}).items()))
-            if each.shut is not None and (
-                wanted := each.shut(spec.setup()._replace(options=section, network=network))
+            if each.limits.shut is not None and (
+                wanted := each.limits.shut(spec.setup()._replace(options=section, network=network))
             ):
                 todo = f"say so, or leave {name} out of providers"
                 found.append(
@@ -386,12 +390,14 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
 
 def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """What of the secrets no provider could fetch."""
-    fetch = sorted(name for name, manifest in manifests.items() if manifest.reference is not None)
+    fetch = sorted(
+        name for name, manifest in manifests.items() if manifest.credentials.reference is not None
+    )
     out: list[Problem] = []
     for name, references in spec.secrets.items():
         for provider, text in references.items():
             manifest = manifests.get(provider)
-            if manifest is None or manifest.reference is None:
+            if manifest is None or manifest.credentials.reference is None:
                 out.append(
                     Problem(
                         f"secrets.{name}.{provider}",
@@ -399,7 +405,7 @@ def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Proble
                         repr(provider),
                     )
                 )
-            elif wanted := manifest.reference(text):
+            elif wanted := manifest.credentials.reference(text):
                 # Whoever writes the value itself here must not find it in a log.
                 out.append(
                     Problem(
@@ -419,7 +425,7 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
 
     out: list[Problem] = []
     for provider, manifest in _allowed(spec, manifests).items():
-        if manifest.fits is not None:
+        if manifest.limits.fits is not None:
             try:
                 setup = spec.setup()
                 if spec.network == "managed":
@@ -429,7 +435,7 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
                 known = nominal(spec.ask(), setup, manifest)
             except SpecError:
                 continue  # told by the workload's own check
-            found = manifest.fits(spec.kind, dict(known.options), known)
+            found = manifest.limits.fits(spec.kind, dict(known.options), known)
             out.extend(
                 problem._replace(path=f"options.{provider}.{problem.path}".removesuffix("."))
                 for problem in found

@@ -170,13 +170,13 @@ class SshProbe(NamedTuple):
     def line(self, node: Node) -> Ssh | Own | None:
         """The line to a machine, None while it has no address or its ssh port no outside."""
         manifest, settings = self.own.get(node.handle.provider, (None, {}))
-        if manifest is not None and manifest.program is not None:
+        if manifest is not None and manifest.console.program is not None:
             shell, port = (
                 tuple(made(node, settings)) if made is not None else ()
-                for made in (manifest.shell, manifest.port)
+                for made in (manifest.console.shell, manifest.console.port)
             )
             return Own(
-                tuple(manifest.program(node, settings)),
+                tuple(manifest.console.program(node, settings)),
                 node.handle.provider,
                 node.login,
                 shell,
@@ -230,7 +230,7 @@ class SshProbe(NamedTuple):
         )
         if code == FAILED:
             return ProbeResult(NO_LOGIN, _last(errors) or f"{line.provider} took no command")
-        upgrade = self.own[line.provider][0].upgrade
+        upgrade = self.own[line.provider][0].limits.upgrade
         return driver.look(
             code, output, errors, placed, upgrade(placed.gpu_type) if upgrade is not None else ""
         )

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.base import Manifest
+from providers.adapters.base import Limits, Manifest, PlaceAccess
 from providers.errors import CloudError, NoCapacity, OutcomeUnknown
 from providers.model.capability import Capabilities
 from providers.model.machine import (
@@ -68,7 +68,7 @@ class _Operation:
         self.done = False
 
 
-class FakeCloud:
+class FakeCloud(PlaceAccess):
     """The cloud and its adapter in one. `machines` is every machine that was ever made, gone ones
     too.
     """
@@ -101,9 +101,9 @@ class FakeCloud:
         self.marked = True
         """False for a cloud without labels: `find` finds nothing there."""
         self.listed: list[Offer] | None = None
-        self.not_configured: CloudError | None = None
+        self.connect_error: CloudError | None = None
         self.closed: Callable[[str, str], str] | None = None
-        """How a place is enabled that an account begins without; see `Manifest.closed`."""
+        """How a place is enabled that an account begins without; see `Limits.closed`."""
         self.enabled: set[tuple[str, str]] = set()
         """The places that the account has enabled since."""
         self._faults: dict[str, list[Fault]] = {}
@@ -115,12 +115,14 @@ class FakeCloud:
         """As a folder would present it."""
 
         def connect(world: str, _config: Mapping[str, str]) -> FakeCloud:
-            if self.not_configured is not None:
-                raise self.not_configured
+            if self.connect_error is not None:
+                raise self.connect_error
             self.world = world
             return self
 
-        return Manifest(self.name, self.capabilities, connect, _no_problems, closed=self.closed)
+        return Manifest(
+            self.name, self.capabilities, connect, _no_problems, limits=Limits(closed=self.closed)
+        )
 
     # What tests say and ask
 

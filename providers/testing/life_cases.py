@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from providers.adapters.guard import Cloud
 from providers.engine import operations
 from providers.engine.launch.verify import delivered
 from providers.errors import CloudError, NotConfigured, OutcomeUnknown, Unsupported
@@ -154,14 +155,14 @@ def live_without_credentials_is_not_configured(bench: Bench) -> None:
     """
     manifest = bench.harness.manifest
     empty = {"HOME": str(bench.store.path.parent), **bench.harness.offline}
-    with environment(empty, without=manifest.environment):
+    with environment(empty, without=manifest.credentials.environment):
         try:
             adapter = manifest.connect(LIVE, {})
         except NotConfigured as error:
             assert error.provider == bench.name
             said = str(error)
         else:
-            said = getattr(adapter, "not_configured", "")
+            said = Cloud(adapter).not_configured
             assert adapter.world == LIVE
     assert said, (
         f"{bench.name}: wanted NotConfigured, found an adapter that connects without credentials"

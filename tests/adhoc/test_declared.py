@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from providers import errors
+from providers.adapters.base import Limits
 from providers.adhoc import stack_clusters
 from providers.adhoc.sync import Machine, portal
 from providers.engine.readiness import access
@@ -149,9 +150,10 @@ def test_where_one_key_is_all_a_cloud_takes_the_users_wins(bench):
     """
     bench.takes_keys = False
     manifest = bench.cloud.manifest()
-    bench.cloud.manifest = lambda: manifest._replace(
+    limits = Limits(
         unreachable=lambda _placed, setup: "it takes one key" if setup.ssh_public_key else ""
     )
+    bench.cloud.manifest = lambda: manifest._replace(limits=limits)
     held = bench.declare(ssh_key="ssh-ed25519 AAAA me")
     assert any(
         "ready as alpha reports it, its GPUs not looked at: it takes one key" in line

@@ -186,7 +186,7 @@ def test_not_configured_skips_or_is_raised_when_pinned(lab):
     """A provider without keys is skipped; when it is the only one allowed, its error is raised
     before anything else.
     """
-    lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
+    lab.alpha.connect_error = errors.NotConfigured("no keys", provider="alpha")
     assert create(lab).provider == "beta"
     with pytest.raises(errors.NotConfigured, match="no keys"):
         create(lab, wanted(ask(providers=("alpha",)), name="other"), "g2")

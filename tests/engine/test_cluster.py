@@ -642,7 +642,7 @@ def test_delete_without_keys_names_what_costs_money(lab):
     success.
     """
     _, held = made(lab)
-    lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
+    lab.alpha.connect_error = errors.NotConfigured("no keys", provider="alpha")
     with pytest.raises(errors.HalfMade, match="no keys.*may still cost"):
         run(operations.delete(lab.world(), held))
 

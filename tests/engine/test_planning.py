@@ -111,7 +111,7 @@ def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path):
     """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     lab = Lab(name="live")
-    lab.alpha.not_configured = errors.NotConfigured("no keys", provider="alpha")
+    lab.alpha.connect_error = errors.NotConfigured("no keys", provider="alpha")
     plan = planning.market(lab.world(), ask()).plan(ask())
     assert [candidate.provider for candidate in plan.candidates] == ["beta"]
     assert planning.market(Lab().world(), ask()).unavailable == {}
@@ -125,7 +125,7 @@ def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     lab = Lab(name="live")
     for cloud in (lab.alpha, lab.beta):
-        cloud.not_configured = errors.NotConfigured("no keys", provider=cloud.name)
+        cloud.connect_error = errors.NotConfigured("no keys", provider=cloud.name)
     with pytest.raises(
         errors.NotConfigured, match="no allowed provider is configured in the live world"
     ):
@@ -226,10 +226,10 @@ def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
         cloud.fail("offers", errors.Transient(f"{cloud.name}: HTTP 503", provider=cloud.name))
     shown = planning.market(lab.world(), ask()).plan(ask()).warnings
     assert "alpha: could not be looked at, its bundled offers are shown: HTTP 503" in shown
-    lab.alpha.not_configured = errors.NotConfigured(
+    lab.alpha.connect_error = errors.NotConfigured(
         "alpha: wanted keys, found none", provider="alpha"
     )
-    lab.beta.not_configured = errors.NotConfigured("wanted keys, found none", provider="beta")
+    lab.beta.connect_error = errors.NotConfigured("wanted keys, found none", provider="beta")
     with pytest.raises(errors.NotConfigured) as caught:
         run(operations.create(lab.world(), wanted(), "g1"))
     assert ["alpha: wanted keys, found none", "beta: wanted keys, found none"] == str(

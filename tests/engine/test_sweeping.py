@@ -216,14 +216,14 @@ def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab
     """A cloud that was never used and has no credentials is named as not asked; one where something
     was bought is trouble.
     """
-    lab.beta.not_configured = NotConfigured("beta: no key", provider="beta")
+    lab.beta.connect_error = NotConfigured("beta: no key", provider="beta")
     survey = look(lab)
     assert list(survey.silent) == ["beta"] and survey.trouble == ()
-    lab.beta.not_configured = None
+    lab.beta.connect_error = None
     lab.alpha.stock = {("north-a", "spot"): 0, ("north-b", "spot"): 0, ("south-a", "spot"): 0}
     held = bought(lab)
     assert held.provider == "beta"
-    lab.beta.not_configured = NotConfigured("beta: no key", provider="beta")
+    lab.beta.connect_error = NotConfigured("beta: no key", provider="beta")
     survey = look(lab)
     assert (
         survey.silent == {}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from providers.rehearsal.store import open_store
 from providers.engine import operations
-from providers.adapters.guard import guarded
+from providers.adapters.guard import Cloud
 from providers.home import JOURNAL_FILE
 from providers.errors import GpusError, HalfMade, OutcomeUnknown, Unclassified
 from providers.model.machine import GONE
@@ -71,7 +71,7 @@ class Tried:
         self.harness = harness._replace(
             manifest=harness.manifest._replace(
                 connect=lambda world, config: Watched(
-                    guarded(harness.manifest.connect(world, config))
+                    Cloud(harness.manifest.connect(world, config))
                 )
             )
         )

@@ -15,13 +15,15 @@ from providers.catalog import offers as catalog
 from providers.catalog.table import table as offer_table
 from providers.engine import operations
 from providers.engine.market import planning
-from providers.adapters import registry
+from providers.adapters import base, registry
+from providers.adapters.guard import Cloud
 from providers.engine.runtime.world import open_world
 from providers.errors import CloudError
 from providers.model.ask import CAPACITIES, Ask, Choice
 from providers.model.machine import Setup
 from providers.testing.bench import StoreClock
 from providers.testing.contract import Harness
+from providers.testing.fake_adapter import FakeCloud
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = ROOT / "providers" / "adapters"
@@ -173,9 +175,62 @@ def test_an_adapter_declares_what_it_can_do(name):
     )
     assert can.max_nodes >= 1
     assert (
-        all(variable == variable.upper() for variable in manifest.environment)
-        and manifest.environment
+        all(variable == variable.upper() for variable in manifest.credentials.environment)
+        and manifest.credentials.environment
     )
+
+
+OPTIONAL = {
+    method: protocol
+    for protocol in (
+        base.OffersByAsk,
+        base.Repricing,
+        base.PlaceAccess,
+        base.ConsoleLog,
+        base.OwnAccount,
+        base.KeylessMarket,
+        base.Remarks,
+    )
+    for method in vars(protocol)
+    if not method.startswith("_")
+}
+"""What only some adapters answer -> the protocol that has it."""
+
+
+@every
+def test_what_only_some_adapters_answer_is_named_among_the_bases(name):
+    """An adapter's class has the protocols of all that it answers as its bases: a type checker then
+    compares each method with the seam.
+    """
+    classes = [
+        found
+        for found in vars(module(name, ".adapter")).values()
+        if isinstance(found, type) and {"submit", "resume"} <= vars(found).keys()
+    ]
+    assert classes, f"{name}: wanted the adapter's class in its module `adapter`, found none"
+    for found in classes:
+        for method in OPTIONAL.keys() & vars(found).keys():
+            protocol = OPTIONAL[method]
+            assert protocol in found.__mro__, (
+                f"{name}: wanted {protocol.__name__} among the bases of {found.__name__}, which has"
+                f" {method}"
+            )
+
+
+def test_a_cloud_that_lacks_what_only_some_answer_says_the_default():
+    """Behind the guard every optional question has an answer; the adapter is asked only where it
+    has one.
+    """
+    fake = FakeCloud("alpha", None)
+    plain, logging = Cloud(fake), Cloud(type("Logs", (), {"log": lambda self, handle: "boot"})())
+    assert (plain.logs, plain.reprices, plain.account, plain.not_configured, plain.remarks) == (
+        False,
+        False,
+        {},
+        "",
+        (),
+    )
+    assert plain.log(None) == "" and (logging.logs, logging.log(None)) == (True, "boot")
 
 
 @every
@@ -184,7 +239,7 @@ def test_an_adapters_data_is_dated(name):
     when it is, itself or where it is read.
     """
     table = catalog.load()
-    derived = registry.manifests()[name].derived
+    derived = registry.manifests()[name].pricing.derived
     if derived is not None:
         ask = Ask((Choice("L4", 1),), kind="job", options={name: {"image": "some/image"}})
         table = offer_table(
@@ -232,7 +287,7 @@ def test_a_page_describes_the_provider(name):
     text = page.read_text()
     for part in (f"options.{name}", f"gpus check {name}"):
         assert part in text, f"{name}: wanted {part} on {page.relative_to(ROOT)}, found none"
-    environment = registry.manifests()[name].environment
+    environment = registry.manifests()[name].credentials.environment
     assert any(variable in text for variable in environment), (
         f"{name}: wanted one of {environment} named there"
     )
@@ -339,7 +394,7 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
 
     world = open_world("rehearsal", clock=StoreClock(open_store()))
     try:
-        cloud = world.adapter("dummy")
+        cloud = world.adapter("dummy").real
         assert cloud.machines is dummy().CLOUDS["one"].machines
         held = run(
             operations.create(world, ClusterSpec("own", "train", ask, Setup(), "f1"), "gen1")

@@ -466,15 +466,17 @@ def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa():
     } and "SecurityGroupIds" not in call.body
     assert (
         "no public address" in call.notes[0]
-        and "no public address" in MANIFEST.notes(candidate(nodes=4), Setup())[0]
+        and "no public address" in MANIFEST.pricing.notes(candidate(nodes=4), Setup())[0]
     )
     assert (
         ()
-        == MANIFEST.notes(candidate(), Setup())
-        == MANIFEST.notes(candidate(machine_type="g6.8xlarge", nodes=2), Setup())
+        == MANIFEST.pricing.notes(candidate(), Setup())
+        == MANIFEST.pricing.notes(candidate(machine_type="g6.8xlarge", nodes=2), Setup())
     )
-    assert () == MANIFEST.notes(candidate(nodes=4), Setup(options=(("aws", {"efa": False}),)))
-    assert "no run limit" in MANIFEST.notes(candidate(), Setup(ttl_s=3600))[0]
+    assert () == MANIFEST.pricing.notes(
+        candidate(nodes=4), Setup(options=(("aws", {"efa": False}),))
+    )
+    assert "no run limit" in MANIFEST.pricing.notes(candidate(), Setup(ttl_s=3600))[0]
     valid("RunInstances", call.body)
 
 

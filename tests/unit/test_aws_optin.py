@@ -27,7 +27,7 @@ from tests.unit.test_aws_adapter import candidate, order, rig  # noqa: F401
 )
 def test_place_that_an_account_begins_without_names_its_command(region, zone, command):
     """Local Zones by their id, regions since 2019 by name; ordinary zones need nothing."""
-    found = MANIFEST.closed(region, zone)
+    found = MANIFEST.limits.closed(region, zone)
     assert command in found and bool(found) is bool(command)
 
 

@@ -448,8 +448,8 @@ def test_an_order_takes_one_key_and_the_users_goes_first():
     """
     from providers.adapters.clore import MANIFEST
 
-    assert MANIFEST.unreachable(None, Setup(own_public_key=SSH)) == ""
-    assert "one key" in MANIFEST.unreachable(
+    assert MANIFEST.limits.unreachable(None, Setup(own_public_key=SSH)) == ""
+    assert "one key" in MANIFEST.limits.unreachable(
         None, Setup(ssh_public_key=SSH, own_public_key="other")
     )
 

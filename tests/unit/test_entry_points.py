@@ -198,7 +198,7 @@ def test_a_clore_order_has_the_markets_entry_point_in_place_of_the_images():
     itself; Clore's own images have both already.
     """
     made = program(Workload((Task(launcher="vllm", model="a/b"),)), "service", "RTX-4090", 1)
-    section = CLORE.runs(made, script(made, inside=True), "service", {})
+    section = CLORE.programs.runs(made, script(made, inside=True), "service", {})
     chosen = read(section)
     assert chosen.image == "vllm/vllm-openai:latest" and "gunzip" in chosen.command
     sent = [

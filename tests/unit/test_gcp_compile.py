@@ -547,9 +547,13 @@ def test_a_login_that_the_declaration_rules_out_is_known():
     """A managed network and a machine without an address outside take no ssh from here; everything
     else does.
     """
-    assert "Identity-Aware Proxy" in MANIFEST.unreachable(None, Setup(network=(("network", "n"),)))
-    assert "external_ip" in MANIFEST.unreachable(None, Setup(options=(("external_ip", False),)))
-    assert "" == MANIFEST.unreachable(None, Setup(options=(("container", "job:1"),)))
+    assert "Identity-Aware Proxy" in MANIFEST.limits.unreachable(
+        None, Setup(network=(("network", "n"),))
+    )
+    assert "external_ip" in MANIFEST.limits.unreachable(
+        None, Setup(options=(("external_ip", False),))
+    )
+    assert "" == MANIFEST.limits.unreachable(None, Setup(options=(("container", "job:1"),)))
 
 
 def test_the_ssh_key_is_metadata_and_there_is_none_without_one():

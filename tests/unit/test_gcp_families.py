@@ -263,8 +263,8 @@ def test_zones_with_unlike_fabrics_share_no_call():
         for zone in ("us-central1-b", "us-central1-c", "us-central1-f")
     ]
     section = {"fabric": {"us-central1-b": nics("a3-ultragpu-8g", "us-central1-b")}}
-    assert (3, 1) == (MANIFEST.together(run, {}), MANIFEST.together(run, section))
-    assert 2 == MANIFEST.together(run[1:], section)
+    assert (3, 1) == (MANIFEST.limits.together(run, {}), MANIFEST.limits.together(run, section))
+    assert 2 == MANIFEST.limits.together(run[1:], section)
     assert 3 == native.group(run)
 
 
@@ -591,9 +591,12 @@ def test_b35_the_preview_warns_that_local_ssd_data_goes():
         ).notes
     )
     added = Setup(on_ttl="keep", options=(("gcp", {"local_ssd_count": 1}),))
-    assert any("local SSD" in text for text in MANIFEST.notes(candidate("a2-highgpu-8g"), added))
     assert any(
-        "at preemption" in text for text in MANIFEST.notes(candidate("a3-ultragpu-8g"), Setup())
+        "local SSD" in text for text in MANIFEST.pricing.notes(candidate("a2-highgpu-8g"), added)
+    )
+    assert any(
+        "at preemption" in text
+        for text in MANIFEST.pricing.notes(candidate("a3-ultragpu-8g"), Setup())
     )
 
 

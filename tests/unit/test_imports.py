@@ -35,6 +35,23 @@ HEAVY = (
 )
 
 
+SEAM = {"account", "log", "not_configured", "offers_for", "remarks", "repriced", "usable"}
+
+
+def test_a_method_of_an_adapter_is_reached_by_its_name():
+    """What a type checker cannot see is not used at the seam: no `getattr` or `hasattr` for a
+    method or field that only some adapters have.
+    """
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {
+                "getattr",
+                "hasattr",
+            }:
+                words = {each.value for each in node.args if isinstance(each, ast.Constant)}
+                assert not SEAM & words, f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
 def loaded(code):
     """The top-level modules that a fresh interpreter has after running this."""
     script = (

@@ -50,7 +50,7 @@ def test_b17_a_region_multiplies_all_of_the_bill(region, times):
         found.offer.parts.endswith(f") x {times:g} for a chosen region")
         and "region" not in found.offer.left_out
     )
-    note, *_ = MANIFEST.notes(found, read_cluster("x", {"gpu": "L4"}).setup())
+    note, *_ = MANIFEST.pricing.notes(found, read_cluster("x", {"gpu": "L4"}).setup())
     assert (
         f"x{times:g} for a region such as {region}" in note
         and regions.SOURCE in note

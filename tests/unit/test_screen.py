@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from providers.cli import main
-from providers.adapters.guard import guarded
+from providers.adapters.guard import Cloud
 from providers.remote.line import LocalCommand
 from providers.remote.run import streamed
 from providers.errors import CloudError, GpusError
@@ -171,7 +171,7 @@ def test_machines_read_back_have_printable_words():
     class Adapter:
         name = "clore"
 
-        def find(self, _owner):
+        def find(self, *_):
             return [
                 Node(
                     Handle("clore", "orders/1"),
@@ -187,10 +187,10 @@ def test_machines_read_back_have_printable_words():
         def offers(self):
             return ("\x1b",)
 
-    (node,) = guarded(Adapter()).find("x")
+    (node,) = Cloud(Adapter()).find("x")
     assert all(word.isprintable() for word in node if isinstance(word, str))
     assert (node.handle.native_id, node.created_at) == ("orders/1", 5.0)
-    assert guarded(Adapter()).offers() == ("\x1b",)
+    assert Cloud(Adapter()).offers() == ("\x1b",)
 
 
 def in_a_shell(words, home):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.aws.optin import closed
-from providers.adapters.base import Manifest
+from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Programs
 from providers.errors import Problem
 from providers.model.capability import Capabilities
 
@@ -162,14 +162,17 @@ MANIFEST = Manifest(
     capabilities=CAPABILITIES,
     connect=connect,
     options=options,
-    environment=("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-    settings=("profile", "regions"),
-    notes=notes,
-    fits=fits,
-    unreachable=unreachable,
-    ends_itself="shutdown -h now",
-    reference=reference,
-    shut=shut,
-    host=host,
-    closed=closed,
+    credentials=Credentials(
+        environment=(
+            "AWS_PROFILE",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+        ),
+        settings=("profile", "regions"),
+        reference=reference,
+    ),
+    pricing=Pricing(notes=notes),
+    limits=Limits(fits=fits, unreachable=unreachable, shut=shut, host=host, closed=closed),
+    programs=Programs(ends_itself="shutdown -h now"),
 )

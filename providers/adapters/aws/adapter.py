@@ -23,6 +23,7 @@ from providers.adapters.aws.errors import (
     from_state,
 )
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
+from providers.adapters.base import ConsoleLog, OwnAccount, PlaceAccess, Repricing
 from providers.errors import (
     CloudError,
     HalfMade,
@@ -172,7 +173,7 @@ class _Ending(NamedTuple):
     spot_request: str
 
 
-class Ec2:
+class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
     """EC2 in one world and account. Safe from several threads.
 
     `opened` makes the client, once, when the first call is about to be made. `regions` limits where

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import Manifest
+from providers.adapters.base import Credentials, Limits, Manifest, Programs
 from providers.errors import Problem
 from providers.model.capability import Capabilities
 from providers.model.host import Host
@@ -156,12 +156,7 @@ MANIFEST = Manifest(
     capabilities=CAPABILITIES,
     connect=connect,
     options=options,
-    environment=("CLORE_API_KEY",),
-    settings=SETTINGS,
-    unreachable=unreachable,
-    runs=runs,
-    fits=fits,
-    reference=reference,
-    programs=("command",),
-    host=host,
+    credentials=Credentials(environment=("CLORE_API_KEY",), settings=SETTINGS, reference=reference),
+    limits=Limits(unreachable=unreachable, fits=fits, host=host),
+    programs=Programs(runs=runs, options=("command",)),
 )

@@ -14,6 +14,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters.base import KeylessMarket, OffersByAsk, OwnAccount, Remarks
 from providers.adapters.clore import bids, mark, market, orders, request
 from providers.adapters.clore import errors as codes
 from providers.adapters.clore.check import CLAIM, lines
@@ -104,7 +105,7 @@ class Purchase(NamedTuple):
     funds: Funds
 
 
-class CloreAdapter:
+class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
     """One key in one world. `clock` is the world's; `source` is what offers name as the source of
     their prices.
 
@@ -132,10 +133,8 @@ class CloreAdapter:
         account: Mapping[str, str] | None = None,
     ) -> None:
         self.world = world
-        self.account = dict(account or {})
-        """Which key, by its fingerprint; empty where that is no question."""
-        self.not_configured = not_configured
-        """Why nothing can be bought, though offers can be listed; empty when a key is there."""
+        self._account = dict(account or {})
+        self._not_configured = not_configured
         self._client = client
         self._memory = memory
         self._options = chosen
@@ -147,8 +146,22 @@ class CloreAdapter:
         self._sole = sole
         self._lock = threading.Lock()
         self._listed: tuple[float, list[object]] | None = None
-        self.remarks: tuple[str, ...] = ()
+        self._remarks: tuple[str, ...] = ()
+
+    @property
+    def account(self) -> Mapping[str, str]:
+        """Which key, by its fingerprint; empty where that is no question."""
+        return self._account
+
+    @property
+    def not_configured(self) -> str:
+        """Why nothing can be bought, though offers can be listed; empty when a key is there."""
+        return self._not_configured
+
+    @property
+    def remarks(self) -> Sequence[str]:
         """What the last listing held that could not be read, in a line."""
+        return self._remarks
 
     # What is for sale
 
@@ -194,7 +207,7 @@ class CloreAdapter:
             disk_gib=disk_gib,
             image=image,
         )
-        self.remarks = (found.unreadable,) if found.unreadable else ()
+        self._remarks = (found.unreadable,) if found.unreadable else ()
         return found
 
     def _servers(self, age_s: float) -> list[object]:

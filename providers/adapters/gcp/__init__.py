@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import Manifest
+from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Programs
 from providers.adapters.gcp.vertex import MANIFEST as VERTEX
 from providers.errors import Problem
 from providers.model.capability import Capabilities
@@ -170,16 +170,12 @@ MANIFEST = Manifest(
     capabilities=CAPABILITIES,
     connect=connect,
     options=options,
-    environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
-    notes=notes,
-    together=together,
-    fits=fits,
-    unreachable=unreachable,
-    ends_itself="shutdown -h now",
-    reference=reference,
-    programs=("container",),
-    shut=shut,
-    host=host,
+    credentials=Credentials(
+        environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"), reference=reference
+    ),
+    pricing=Pricing(notes=notes),
+    limits=Limits(together=together, fits=fits, unreachable=unreachable, shut=shut, host=host),
+    programs=Programs(ends_itself="shutdown -h now", options=("container",)),
 )
 
 ALSO = (VERTEX,)

@@ -12,6 +12,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
+from providers.adapters.base import ConsoleLog, OwnAccount
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp import refusals
@@ -104,7 +105,7 @@ def _live(project: str, endpoint: str | None) -> Gcp:
     return Gcp(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint))
 
 
-class Gcp:
+class Gcp(ConsoleLog, OwnAccount):
     """Compute Engine in one world and project. Safe from several threads."""
 
     def __init__(

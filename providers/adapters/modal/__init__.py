@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import Manifest
+from providers.adapters.base import Console, Credentials, Limits, Manifest, Pricing, Programs
 from providers.adapters.modal.regions import REGIONS
 from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
@@ -223,19 +223,13 @@ MANIFEST = Manifest(
     CAPABILITIES,
     connect,
     check_options,
-    environment=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),
-    settings=("environment", "app", "profile"),
-    notes=notes,
-    priced=priced,
-    fits=fits,
-    runs=runs,
-    reference=reference,
-    program=program,
-    shell=shell,
-    port=port,
-    upgrade=upgrade,
-    in_regions=in_regions,
-    host=host,
-    lasts_s=lasts_s,
-    programs=("command",),
+    credentials=Credentials(
+        environment=("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"),
+        settings=("environment", "app", "profile"),
+        reference=reference,
+    ),
+    pricing=Pricing(notes=notes, priced=priced, in_regions=in_regions),
+    limits=Limits(fits=fits, upgrade=upgrade, host=host, lasts_s=lasts_s),
+    console=Console(program=program, shell=shell, port=port),
+    programs=Programs(runs=runs, options=("command",)),
 )

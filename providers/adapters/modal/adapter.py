@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters.base import ConsoleLog, OwnAccount
 from providers.adapters.modal import deployment, gpu, request
 from providers.adapters.modal.apps import Apps
 from providers.adapters.modal.errors import RESULTS, not_started
@@ -54,7 +55,7 @@ server may still be at it.
 SANDBOX, APP, DEADLINE, GIVING_UP = "sandbox", "app", "deadline", "giving-up"
 
 
-class Modal:
+class Modal(ConsoleLog, OwnAccount):
     """The adapter, in one world. `now` is that world's clock.
 
     `untouched` tells of a rehearsal in which nothing was ever ordered: to look for machines there

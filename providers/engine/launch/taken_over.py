@@ -20,7 +20,7 @@ from providers.model.machine import GONE, is_foreign
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
@@ -56,7 +56,7 @@ async def confirmed(
 
 
 async def theirs(
-    world: World, adapter: Adapter, order: Order, handles: Collection[Handle], brake: StopSignal
+    world: World, adapter: Cloud, order: Order, handles: Collection[Handle], brake: StopSignal
 ) -> set[Handle]:
     """Of these machines, and of all that bear the order's mark, those that another run made or has
     adopted. Raises CloudErrors.

@@ -71,7 +71,7 @@ from providers.remote.probe import REACH
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
     from providers.engine.market.planning import Market
     from providers.engine.record import Account
@@ -239,7 +239,7 @@ class _Walk:
             if (outcome := await self._attempt(adapter, order)) is not None:
                 return outcome._replace(account=account)
 
-    def _order(self, adapter: Adapter) -> Order:
+    def _order(self, adapter: Cloud) -> Order:
         """The next order: as many of the leading candidates as the cloud can choose among by
         itself, all of one provider and one set of terms.
         """
@@ -255,8 +255,8 @@ class _Walk:
         found = dict(self.wanted.setup.options).get(head.provider)
         section: dict[str, object] = found if isinstance(found, dict) else {}
         manifest = self.world.manifests.get(head.provider)
-        if manifest is not None and manifest.together is not None:
-            run = run[: max(1, manifest.together(tuple(run), section))]
+        if manifest is not None and manifest.limits.together is not None:
+            run = run[: max(1, manifest.limits.together(tuple(run), section))]
         size = min(max(1, adapter.group(tuple(run))), len(run))
         chosen, self.pending = tuple(run[:size]), self.pending[size:]
         self.tried.update(map(_key, chosen))
@@ -297,7 +297,7 @@ class _Walk:
         entry = self.wanted.ask.entries[candidate.entry]
         return (entry.wait_s, entry.ttl_s, entry.override, candidate.nodes, candidate.gpu_count)
 
-    async def _attempt(self, adapter: Adapter, order: Order) -> LaunchResult | None:
+    async def _attempt(self, adapter: Cloud, order: Order) -> LaunchResult | None:
         """One creating call, to its end. None: it came to nothing, nothing of it is left, and what
         it blocks is noted.
 
@@ -401,7 +401,7 @@ class _Walk:
 
     # One order
 
-    async def _submit(self, adapter: Adapter, order: Order, deadline: float) -> Ticket:
+    async def _submit(self, adapter: Cloud, order: Order, deadline: float) -> Ticket:
         """The order's ticket. Sends it once; again only after the cloud said by its token that
         nothing was made.
 
@@ -451,7 +451,7 @@ class _Walk:
             return ticket
         raise AssertionError("the last try either returns or raises")
 
-    async def _certain(self, adapter: Adapter, order: Order, call: object = None) -> Ticket | None:
+    async def _certain(self, adapter: Cloud, order: Order, call: object = None) -> Ticket | None:
         try:
             return await certain(self.world, adapter, order, call)  # type: ignore[arg-type]
         except HalfMade:
@@ -460,7 +460,7 @@ class _Walk:
             raise _Unsure(error) from error
 
     async def _finish(
-        self, adapter: Adapter, ticket: Ticket, started: float, deadline: float
+        self, adapter: Cloud, ticket: Ticket, started: float, deadline: float
     ) -> LaunchResult:
         """Waits until the order's machines are made, compares them with what was ordered, and says
         what was had.
@@ -573,7 +573,7 @@ class _Walk:
             reasons,
         )
 
-    async def _wait(self, adapter: Adapter, ticket: Ticket, deadline: float) -> Ticket:
+    async def _wait(self, adapter: Cloud, ticket: Ticket, deadline: float) -> Ticket:
         """Polls until it is done. Raises the refusal, `_Late` when the time is over or the brake is
         on, `_Unsure`, or HalfMade.
         """
@@ -629,7 +629,7 @@ class _Walk:
     # How an order can end, other than well
 
     async def _late(
-        self, adapter: Adapter, order: Order, ticket: Ticket, started: float
+        self, adapter: Cloud, order: Order, ticket: Ticket, started: float
     ) -> LaunchResult | None:
         """The one time-out: what still waits is given up, unless a queue is the last hope there is."""
         self._drop()
@@ -654,7 +654,7 @@ class _Walk:
         )
         return all(node.name not in entry.order.node_names for entry in every)
 
-    async def _released(self, adapter: Adapter, order: Order, ticket: Ticket) -> Remainder:
+    async def _released(self, adapter: Cloud, order: Order, ticket: Ticket) -> Remainder:
         """Ends the order. Where another run has the cluster by now, only what this order made, and
         only if that run did not adopt it.
         """
@@ -666,7 +666,7 @@ class _Walk:
                 return Remainder(ticket.handles, trimmed(error))
         return await abandon(self.world, adapter, order, ticket, {*self.keep, *others})
 
-    def _none_came(self, adapter: Adapter, order: Order) -> NoCapacity:
+    def _none_came(self, adapter: Cloud, order: Order) -> NoCapacity:
         """The cloud took the order and delivered no machine by the deadline."""
         why = (
             self.brake.why if self.brake.on else f"no machine within {duration.text(order.wait_s)}"
@@ -674,7 +674,7 @@ class _Walk:
         return NoCapacity(why, provider=adapter.name, code=WAITED)
 
     async def _half_made(
-        self, adapter: Adapter, order: Order, error: HalfMade, started: float
+        self, adapter: Cloud, order: Order, error: HalfMade, started: float
     ) -> LaunchResult | None:
         self.world.report("warning", f"{self._line(order)}: {trimmed(error)}; deleting it")
         left = await release(
@@ -721,7 +721,7 @@ class _Walk:
             self.blocked.append((Scope(provider), "", reason))
 
     async def _refusal(
-        self, adapter: Adapter, order: Order, error: CloudError, started: float
+        self, adapter: Cloud, order: Order, error: CloudError, started: float
     ) -> None:
         self._refused(order.candidates, error, started)
         if self._last(order, error):
@@ -871,7 +871,7 @@ class _Walk:
         ):
             raise error
 
-    async def _refresh(self, adapter: Adapter) -> None:
+    async def _refresh(self, adapter: Cloud) -> None:
         """The market moved: lists this provider's offers again, once a run, and ranks what is left
         by them.
         """

@@ -15,7 +15,7 @@ from providers.model.place import Block, Scope
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.catalog.table import OfferTable
     from providers.engine.record import Account
     from providers.engine.runtime.world import World
@@ -34,7 +34,9 @@ def begin_closed(
     """By provider, the places on offer that an account begins without, each with how it is enabled.
     Pure.
     """
-    asked = {name: how for name in providers if (how := world.manifests[name].closed) is not None}
+    asked = {
+        name: how for name in providers if (how := world.manifests[name].limits.closed) is not None
+    }
     found: dict[str, dict[Place, str]] = {name: {} for name in asked}
     if asked:
         columns: tuple[Any, ...] = (
@@ -48,13 +50,12 @@ def begin_closed(
     return {name: places for name, places in found.items() if places}
 
 
-def usable(adapter: Adapter, places: Iterable[Place]) -> frozenset[Place]:
+def usable(adapter: Cloud, places: Iterable[Place]) -> frozenset[Place]:
     """Those of the places that the account can use now, by its cloud's own word; none where it does
     not say.
     """
-    asked = getattr(adapter, "usable", None)
     try:
-        return frozenset(asked(tuple(places))) if asked is not None else frozenset()
+        return frozenset(adapter.usable(tuple(places)))
     except CloudError:
         return frozenset()
 
@@ -119,8 +120,8 @@ def opened(world: World, account: Account, place: Placed) -> None:
     manifest = world.manifests.get(place.provider)
     begins = (
         manifest is not None
-        and manifest.closed is not None
-        and bool(manifest.closed(place.region, place.zone))
+        and manifest.limits.closed is not None
+        and bool(manifest.limits.closed(place.region, place.zone))
     )
     world.journal.open_to(world.name, account, place, remember=begins)
 

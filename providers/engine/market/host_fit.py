@@ -1,7 +1,7 @@
 """What a provider's machines bring to a declared program: the disk that is ordered for it, what
 that costs, and whether its driver runs the image.
 
-Owns the joining of `Manifest.host` with what the workload needs; the planner asks it for each
+Owns the joining of `Limits.host` with what the workload needs; the planner asks it for each
 place, an order for its own. Pure.
 """
 
@@ -51,10 +51,10 @@ def hosting(
     @lru_cache(maxsize=4096)
     def hosted(entry: Choice, provider: str, machine_type: str) -> Hosted | None:
         manifest = manifests.get(provider)
-        if manifest is None or manifest.host is None:
+        if manifest is None or manifest.limits.host is None:
             return None
         section = ask.options.get(provider)
-        known = manifest.host(
+        known = manifest.limits.host(
             machine_type, section if section is not None and not manifest.options(section) else {}
         )
         return (
@@ -104,8 +104,8 @@ def outgrown(ask: Ask, entry: Choice, running: Running, manifests: Mapping[str, 
     manifest = manifests.get(running.provider)
     known = (
         None
-        if manifest is None or manifest.host is None
-        else manifest.host(running.machine_type, ask.options.get(running.provider) or {})
+        if manifest is None or manifest.limits.host is None
+        else manifest.limits.host(running.machine_type, ask.options.get(running.provider) or {})
     )
     if known is None:
         return ""
@@ -123,12 +123,12 @@ def asked(ask: Ask, manifest: Manifest | None) -> Ask:
     """The ask as a market is listed for it: with the least disk that a choice needs of this
     provider's machines, and the image that runs there.
     """
-    if manifest is None or manifest.host is None or ask.workload is None:
+    if manifest is None or manifest.limits.host is None or ask.workload is None:
         return ask
     from providers.workloads.sizing import disk
 
     section = ask.options.get(manifest.name)
-    known = manifest.host(
+    known = manifest.limits.host(
         "", section if section is not None and not manifest.options(section) else {}
     )
     if known is None:

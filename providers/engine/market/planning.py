@@ -18,7 +18,8 @@ from providers.model.worlds import LIVE, REHEARSAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from providers.adapters.base import Adapter, Manifest
+    from providers.adapters.base import Manifest
+    from providers.adapters.guard import Cloud
     from providers.engine.runtime.world import World
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
@@ -121,11 +122,18 @@ def untold(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | None:
             and ask.kind in manifest.capabilities.kinds
             and ask.kind != "machine"
         )
-        if manifest is None or own or manifest.unreachable is None or not (token or nodes > 1):
+        if (
+            manifest is None
+            or own
+            or manifest.limits.unreachable is None
+            or not (token or nodes > 1)
+        ):
             return ""  # a function is told by its provider
         section = sections.get(provider)
         options = tuple(sorted(section.items())) if isinstance(section, dict) else ()
-        return manifest.unreachable(_Of(machine_type, nodes), setup._replace(options=options))
+        return manifest.limits.unreachable(
+            _Of(machine_type, nodes), setup._replace(options=options)
+        )
 
     return why
 
@@ -299,7 +307,7 @@ def market(
     looking = [name for name in allowed if world.name == LIVE or name in live]
     begin = closed_places.begin_closed(world, base, allowed)
 
-    def now(adapter: Adapter) -> Sequence[Offer] | None:
+    def now(adapter: Cloud) -> Sequence[Offer] | None:
         return _today(adapter, base, ask, lines) if only is None or adapter.name in only else None
 
     looked = _look(world, looking, live, ask, now, begin, lines, limit_s or LOOK_LIMIT_S)
@@ -337,16 +345,16 @@ def market(
     }
     for name in allowed if ask is not None and ask.regions else ():
         manifest = world.manifests[name]
-        if manifest.in_regions is not None and ask is not None:
+        if manifest.pricing.in_regions is not None and ask is not None:
             column = base.column("provider")
             free = rows.get(name) or [
                 base.offer(row) for row in range(len(base)) if column[row] == name
             ]
-            rows[name] = [*free, *manifest.in_regions(free, ask.regions)]
+            rows[name] = [*free, *manifest.pricing.in_regions(free, ask.regions)]
     notes = {
-        name: manifest.notes
+        name: manifest.pricing.notes
         for name, manifest in world.manifests.items()
-        if manifest.notes is not None
+        if manifest.pricing.notes is not None
     }
     closed: Sequence[Block] = ()
     with suppress(GpusError, OSError):  # a journal that cannot be read is told where it matters
@@ -374,14 +382,14 @@ def _repriced(
         manifest, section = world.manifests[name], ask.options.get(name) or {}
         changes = section or ask.kind != "machine"
         if (
-            manifest.priced is not None
+            manifest.pricing.priced is not None
             and changes
             and ask.kind in manifest.capabilities.kinds
             and not manifest.options(section)
         ):
             column = base.column("provider")
             found[name] = [
-                manifest.priced(base.offer(row), section, ask.kind)
+                manifest.pricing.priced(base.offer(row), section, ask.kind)
                 for row in range(len(base))
                 if column[row] == name
             ]
@@ -413,7 +421,7 @@ def _derived(
     """
     found: dict[str, Sequence[Offer]] = {}
     for name in names:
-        derived, kinds = manifests[name].derived, manifests[name].capabilities.kinds
+        derived, kinds = manifests[name].pricing.derived, manifests[name].capabilities.kinds
         if derived is not None and (ask.kind in kinds or name in ask.providers):
             from providers.planner.rules import types
 
@@ -487,7 +495,7 @@ def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, 
 
 
 def _today(
-    adapter: Adapter, base: OfferTable, ask: Ask | None, lines: list[str]
+    adapter: Cloud, base: OfferTable, ask: Ask | None, lines: list[str]
 ) -> Sequence[Offer] | None:
     """The bundled offers at today's prices, where the adapter can tell; what it says of that goes
     to the lines.
@@ -520,11 +528,10 @@ def presentable(plan: Plan, cluster: str) -> Plan:
 
 
 def listed(
-    adapter: Adapter, ask: Ask | None, manifest: Manifest | None = None
+    adapter: Cloud, ask: Ask | None, manifest: Manifest | None = None
 ) -> Sequence[Offer] | None:
     """The live offers, as the declaration decides over them where the adapter's depend on it."""
-    chosen: Any = getattr(adapter, "offers_for", None)
-    return adapter.offers() if chosen is None or ask is None else chosen(asked(ask, manifest))
+    return adapter.offers() if ask is None else adapter.offers_for(asked(ask, manifest))
 
 
 def _look(
@@ -532,7 +539,7 @@ def _look(
     names: Sequence[str],
     live: Collection[str],
     ask: Ask | None,
-    today: Callable[[Adapter], Sequence[Offer] | None],
+    today: Callable[[Cloud], Sequence[Offer] | None],
     begin_closed: Mapping[str, Mapping[tuple[str, str], str]],
     lines: list[str],
     limit_s: float,
@@ -556,7 +563,7 @@ def _look(
         try:
             adapter = world.adapter(name)
             # What is missing to buy there is known without an answer.
-            missing[name] = getattr(adapter, "not_configured", "")
+            missing[name] = adapter.not_configured
             results[name] = (
                 listed(adapter, ask, world.manifests.get(name))
                 if name in live
@@ -564,7 +571,7 @@ def _look(
                 if world.name == LIVE
                 else None
             )
-            lines.extend(f"{name}: {remark}" for remark in getattr(adapter, "remarks", ()))
+            lines.extend(f"{name}: {remark}" for remark in adapter.remarks)
             if world.name == LIVE and name in begin_closed:
                 usable[name] = closed_places.usable(adapter, begin_closed[name])
         except Exception as error:

@@ -6,21 +6,21 @@ Only in the live world: in a rehearsal the catalog is the market.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from providers.planner import rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.adapters.base import Adapter, Repriced
+    from providers.adapters.guard import Cloud
     from providers.catalog.table import OfferTable
     from providers.model.ask import Ask
     from providers.model.offer import Offer
 
 
 def today(
-    adapter: Adapter, base: OfferTable, ask: Ask | None
+    adapter: Cloud, base: OfferTable, ask: Ask | None
 ) -> tuple[Sequence[Offer] | None, Sequence[str]]:
     """(the provider's bundled offers, those that the ask could take at today's prices; lines for
     the user).
@@ -28,8 +28,7 @@ def today(
     (None, ()) where the adapter has no prices of its own to tell. Calls: the adapter's. Without
     entries in the ask, every offer is asked about.
     """
-    reprice: Any = getattr(adapter, "repriced", None)
-    if reprice is None:
+    if not adapter.reprices:
         return None, ()
     column = base.column("provider")
     offers = [base.offer(row) for row in range(len(base)) if column[row] == adapter.name]
@@ -41,6 +40,6 @@ def today(
     asked = [offer for offer in offers if gpus is None or offer.gpu_type in gpus]
     if not asked:
         return None, ()
-    found: Repriced = reprice(asked)
+    found = adapter.repriced(asked)
     fresh = {offer.id: offer for offer in found.offers}
     return [fresh.get(offer.id, offer) for offer in offers], found.lines

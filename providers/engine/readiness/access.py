@@ -78,7 +78,7 @@ def probe(
     own = {
         name: (manifest, {**world.settings.get(name, {}), **dict(account or ())})
         for name, manifest in world.manifests.items()
-        if manifest.program is not None
+        if manifest.console.program is not None
     }
     return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
 
@@ -125,7 +125,11 @@ class CheckedProbe:
         why = self._closed(node, placed)
         if not why:
             look = await self._inner(node, placed)
-            hint = HINT if self._world.manifests[node.handle.provider].program is None else OWN_HINT
+            hint = (
+                HINT
+                if self._world.manifests[node.handle.provider].console.program is None
+                else OWN_HINT
+            )
             return look._replace(note=hint) if look.stage in REACH else look
         if why not in self._told:
             self._told.add(why)
@@ -146,7 +150,7 @@ class CheckedProbe:
         )
         if why := why_unreachable(self._world, node.handle.provider, placed, setup):
             return why
-        own = self._world.manifests[node.handle.provider].program is not None
+        own = self._world.manifests[node.handle.provider].console.program is not None
         return "" if own or self._bears(node.handle) else ELSEWHERE
 
     def _bears(self, handle: Handle) -> bool:
@@ -166,13 +170,17 @@ def why_unreachable(world: World, provider: str, placed: Ordered, setup: Setup) 
     nor by its program; empty where they do. Pure.
     """
     manifest = world.manifests[provider]
-    if manifest.program is not None:
+    if manifest.console.program is not None:
         return (
             "" if placed.kind == "machine" else f"a {placed.kind} at {provider} takes no commands"
         )
     if not manifest.capabilities.ssh:
         return f"{provider} takes no ssh"
-    return manifest.unreachable(placed, setup) if manifest.unreachable is not None else ""
+    return (
+        manifest.limits.unreachable(placed, setup)
+        if manifest.limits.unreachable is not None
+        else ""
+    )
 
 
 def connection(world: World, held: ClusterRecord) -> SshProbe | StandInProbe | str:
@@ -184,7 +192,7 @@ def connection(world: World, held: ClusterRecord) -> SshProbe | StandInProbe | s
             f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs"
             f" {held.cluster}` shows what it writes"
         )
-    if world.manifests[held.provider].program is not None:
+    if world.manifests[held.provider].console.program is not None:
         if why := why_unreachable(world, held.provider, held, Setup()):
             return why
         # The account's credentials open it, also what another machine bought.

@@ -19,7 +19,7 @@ from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
     from providers.engine.setup import StartPlan
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from providers.remote.line import Line
 
 
-async def deliver_files(
-    world: World, adapter: Adapter, order: Order, nodes: Sequence[Node]
-) -> None:
+async def deliver_files(world: World, adapter: Cloud, order: Order, nodes: Sequence[Node]) -> None:
     """Writes what the start-up script waits for onto each machine. Nothing where it waits for
     nothing.
 

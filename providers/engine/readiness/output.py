@@ -18,7 +18,7 @@ from providers.model.workload import ROOT
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
     from providers.remote.line import Line
@@ -28,16 +28,15 @@ KEPT_BYTES = 256 * 1024
 _PLACE = "output"
 
 
-async def save_output(world: World, adapter: Adapter, held: ClusterRecord) -> None:
+async def save_output(world: World, adapter: Cloud, held: ClusterRecord) -> None:
     """Writes the end of each machine's output here, readable by this user alone. One call for each;
     never raises what a cloud says.
     """
     looker = key_probe(world, held.owner, held.cluster, pinned=True)
     for number, node in enumerate(held.machines):
-        reader = getattr(adapter, "log", None)
         try:
-            if reader is not None:
-                text = str(await repeated(world, adapter.name, reader, node.handle))
+            if adapter.logs:
+                text = str(await repeated(world, adapter.name, adapter.log, node.handle))
             elif (
                 world.name != REHEARSAL
                 and node.status == RUNNING

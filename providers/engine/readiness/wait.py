@@ -29,7 +29,7 @@ from providers.remote.probe import CLOSED, NO_ADDRESS, NOT_RUNNING, Ordered, Pro
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
 
@@ -54,7 +54,7 @@ LOST_BLOCK_S = 600.0
 
 async def until_ready(
     world: World,
-    adapter: Adapter,
+    adapter: Cloud,
     placed: Ordered,
     handles: Sequence[Handle],
     probe: Probe,

@@ -24,7 +24,7 @@ from providers.model.worlds import REHEARSAL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
@@ -77,12 +77,11 @@ def with_workload_status(node: Node, kind: str, word: WorkloadStatus) -> Node:
     return node
 
 
-async def word(world: World, adapter: Adapter, node: Node, order: Order | None) -> WorkloadStatus:
+async def word(world: World, adapter: Cloud, node: Node, order: Order | None) -> WorkloadStatus:
     """The last word of this machine's script; an empty one where nothing can be read. One call."""
-    reader = getattr(adapter, "log", None)
     try:
-        if reader is not None:
-            return last(await repeated(world, adapter.name, reader, node.handle))
+        if adapter.logs:
+            return last(await repeated(world, adapter.name, adapter.log, node.handle))
         if world.name == REHEARSAL:
             return _played(world, node, order)
         return last(await _told(world, node, order))
@@ -90,7 +89,7 @@ async def word(world: World, adapter: Adapter, node: Node, order: Order | None) 
         return WorkloadStatus()
 
 
-async def observed(world: World, adapter: Adapter, held: ClusterRecord) -> tuple[Node, ...]:
+async def observed(world: World, adapter: Cloud, held: ClusterRecord) -> tuple[Node, ...]:
     """What is held, as its cloud reports it and as its work makes it: one look, and one more at
     each machine that has a job of ours.
     """
@@ -106,7 +105,7 @@ async def observed(world: World, adapter: Adapter, held: ClusterRecord) -> tuple
     return nodes
 
 
-async def _looked(world: World, adapter: Adapter, held: ClusterRecord) -> tuple[Node, ...]:
+async def _looked(world: World, adapter: Cloud, held: ClusterRecord) -> tuple[Node, ...]:
     nodes = tuple(await repeated(world, adapter.name, adapter.observe, held.handles))
     if held.kind != "job" or not works(held):
         return nodes
@@ -135,7 +134,7 @@ async def _looked(world: World, adapter: Adapter, held: ClusterRecord) -> tuple[
 
 
 async def seen(
-    world: World, adapter: Adapter, held: ClusterRecord, nodes: Sequence[Node], order: Order | None
+    world: World, adapter: Cloud, held: ClusterRecord, nodes: Sequence[Node], order: Order | None
 ) -> tuple[Node, ...]:
     """The machines as their work makes them: one look at each that may have something to tell.
     Words of another program do not count.
@@ -156,7 +155,7 @@ async def seen(
 
 async def until_working(
     world: World,
-    adapter: Adapter,
+    adapter: Cloud,
     placed: Ordered,
     nodes: Sequence[Node],
     order: Order,

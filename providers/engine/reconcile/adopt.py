@@ -26,7 +26,7 @@ from providers.planner.check import satisfied
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
@@ -123,7 +123,7 @@ async def _settle_orders(world: World, wanted: ClusterSpec, brake: StopSignal) -
             )
 
 
-async def _present(world: World, adapter: Adapter) -> bool:
+async def _present(world: World, adapter: Cloud) -> bool:
     try:
         return await adapter_of(world, adapter.name) is adapter
     except CloudError:
@@ -132,7 +132,7 @@ async def _present(world: World, adapter: Adapter) -> bool:
 
 async def _remembered(
     world: World, wanted: ClusterSpec, known: Collection[Handle]
-) -> list[tuple[Adapter, Node]]:
+) -> list[tuple[Cloud, Node]]:
     """Machines that only the journal knows of, or the backend's own lease: some clouds have no
     marks.
     """
@@ -163,7 +163,7 @@ async def _remembered(
 
 async def _named_elsewhere(
     world: World, wanted: ClusterSpec, known: Collection[Handle]
-) -> list[tuple[Adapter, Node]]:
+) -> list[tuple[Cloud, Node]]:
     """What the last run of any home that had the cluster says it has. An account that is not here
     is passed over.
     """
@@ -172,7 +172,7 @@ async def _named_elsewhere(
         if world.leases is not None
         else None
     )
-    found: list[tuple[Adapter, Node]] = []
+    found: list[tuple[Cloud, Node]] = []
     for handle in last.handles if last is not None else ():
         if handle in known or last is None:
             continue
@@ -258,9 +258,9 @@ def place(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> Place:
 
 
 async def _clear_away(
-    world: World, wanted: ClusterSpec, rest: Sequence[tuple[Adapter, Node]], keep: Sequence[Handle]
+    world: World, wanted: ClusterSpec, rest: Sequence[tuple[Cloud, Node]], keep: Sequence[Handle]
 ) -> None:
-    groups: dict[int, tuple[Adapter, list[Handle]]] = {}
+    groups: dict[int, tuple[Cloud, list[Handle]]] = {}
     for adapter, node in rest:
         world.report(
             "warning",

@@ -23,7 +23,7 @@ from providers.model.machine import GONE, QUEUED, Ticket, is_foreign
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node
@@ -38,7 +38,7 @@ async def orphans(world: World, held: ClusterRecord) -> tuple[tuple[Node, ...], 
     there. Raises CloudErrors.
     """
     entries = world.journal.orders(world.name, held.owner, held.cluster, held.generation)
-    adapters: dict[int, Adapter] = {}
+    adapters: dict[int, Cloud] = {}
     if held.provider:
         home = await home_of(world, held)
         adapters[id(home)] = home

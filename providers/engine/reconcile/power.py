@@ -18,7 +18,7 @@ from providers.errors import CloudError, GpusError
 from providers.model.machine import RUNNING, STOPPED
 
 if TYPE_CHECKING:
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
@@ -64,7 +64,7 @@ async def switch(
     return after
 
 
-async def _brought(world: World, adapter: Adapter, handle: Handle, state: str) -> bool:
+async def _brought(world: World, adapter: Cloud, handle: Handle, state: str) -> bool:
     try:
         await repeated(world, adapter.name, adapter.update, handle, {"state": state})
     except CloudError:

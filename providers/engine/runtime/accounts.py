@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import Account, ClusterRecord
     from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Node
@@ -31,12 +31,12 @@ Accounts = tuple[tuple[str, "Account | None"], ...]
 """(provider, account), each once; None is what the settings say now."""
 
 
-async def adapter_of(world: World, provider: str, account: Account | None = None) -> Adapter:
+async def adapter_of(world: World, provider: str, account: Account | None = None) -> Cloud:
     """The connected adapter of that account. Raises NotConfigured."""
     return await world.call(provider, world.adapter, provider, account)
 
 
-async def home_of(world: World, held: ClusterRecord) -> Adapter:
+async def home_of(world: World, held: ClusterRecord) -> Cloud:
     """The adapter of the account that the held machines are in."""
     return await adapter_of(world, held.provider, account_of(world, held))
 
@@ -65,9 +65,9 @@ def places(
 
 async def by_adapter(
     world: World, held: ClusterRecord, handles: Iterable[Handle]
-) -> list[tuple[Adapter, list[Handle]]]:
+) -> list[tuple[Cloud, list[Handle]]]:
     """The machines grouped by the adapter to ask for them, each adapter once."""
-    groups: dict[int, tuple[Adapter, list[Handle]]] = {}
+    groups: dict[int, tuple[Cloud, list[Handle]]] = {}
     wanted = list(dict.fromkeys(handles))
     strange = [handle for handle in wanted if held.account is None or handle not in held.handles]
     known = {
@@ -147,7 +147,7 @@ async def survey(
 
 async def surveyed(
     world: World, owner: str, cluster: str, accounts: Accounts = (), missed: list[str] | None = None
-) -> list[tuple[Adapter, Node]]:
+) -> list[tuple[Cloud, Node]]:
     """The same, each with the adapter that found it."""
     if not owner:
         raise GpusError(
@@ -166,7 +166,7 @@ async def surveyed(
         """Where nothing is known to be, a cloud that gives no answer holds nothing up."""
         return while_answering() if (name, account) in owed else looking()
 
-    async def reached(name: str, account: Account | None) -> Adapter | CloudError:
+    async def reached(name: str, account: Account | None) -> Cloud | CloudError:
         try:
             with waits(name, account):
                 return await adapter_of(world, name, account)
@@ -174,8 +174,8 @@ async def surveyed(
             return error
 
     async def look(
-        name: str, account: Account | None, adapter: Adapter | CloudError
-    ) -> list[tuple[Adapter, Node]]:
+        name: str, account: Account | None, adapter: Cloud | CloudError
+    ) -> list[tuple[Cloud, Node]]:
         try:
             if isinstance(adapter, CloudError):
                 raise adapter
@@ -196,7 +196,7 @@ async def surveyed(
         return [(adapter, node) for node in found if node.status != GONE]
 
     adapters = await asyncio.gather(*(reached(*place) for place in places))
-    once: dict[int, tuple[str, Account | None, Adapter | CloudError]] = {}
+    once: dict[int, tuple[str, Account | None, Cloud | CloudError]] = {}
     for (name, account), adapter in zip(places, adapters, strict=True):
         once.setdefault(id(adapter), (name, account, adapter))
     return [

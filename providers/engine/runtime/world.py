@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from providers.adapters.base import Adapter, Manifest
+    from providers.adapters.base import Manifest
+    from providers.adapters.guard import Cloud
     from providers.catalog.table import OfferTable
     from providers.engine.journal.journal import Journal
     from providers.engine.journal.shared_lease import SharedLeases
@@ -154,8 +155,8 @@ class World:
         self._clock = clock
         self._share = share
         self._lock = threading.RLock()
-        self._adapters: dict[str, Adapter] = {}
-        self._elsewhere: dict[tuple[str, Account], Adapter] = {}
+        self._adapters: dict[str, Cloud] = {}
+        self._elsewhere: dict[tuple[str, Account], Cloud] = {}
         self._refusals: dict[str, NotConfigured] = {}
         self._connecting: dict[str, threading.Lock] = {name: threading.Lock() for name in manifests}
         self._journal: Journal | None = None
@@ -236,10 +237,10 @@ class World:
 
         Where an endpoint is, is no part of it. Connects as `adapter` does.
         """
-        found = getattr(self.adapter(provider), "account", {})
+        found = self.adapter(provider).account
         return _account({**self.settings.get(provider, {}), **found})
 
-    def adapter(self, provider: str, account: Account | None = None) -> Adapter:
+    def adapter(self, provider: str, account: Account | None = None) -> Cloud:
         """The connected adapter; connects on first use, once, which may take a local look for
         credentials. Raises NotConfigured.
 
@@ -263,7 +264,7 @@ class World:
                 self._elsewhere[key] = self._connect(provider, {**here, **dict(account)})
             return self._elsewhere[key]
 
-    def _default(self, provider: str) -> Adapter:
+    def _default(self, provider: str) -> Cloud:
         if provider not in self.manifests:
             known = ", ".join(sorted(self.manifests)) or "none"
             raise NotConfigured(
@@ -282,11 +283,11 @@ class World:
                     raise
             return self._adapters[provider]
 
-    def _connect(self, provider: str, config: Mapping[str, str]) -> Adapter:
-        from providers.adapters.guard import guarded
+    def _connect(self, provider: str, config: Mapping[str, str]) -> Cloud:
+        from providers.adapters.guard import Cloud
 
         try:
-            return guarded(self.manifests[provider].connect(self.name, config))
+            return Cloud(self.manifests[provider].connect(self.name, config))
         except GpusError:
             raise
         except ImportError as error:

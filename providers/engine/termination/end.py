@@ -32,7 +32,7 @@ from providers.model.machine import GONE, Handle, Node, is_foreign
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import Account
     from providers.engine.runtime.accounts import Accounts
     from providers.engine.runtime.world import World
@@ -52,11 +52,11 @@ async def end(world: World, held: ClusterRecord) -> None:
         )
     )
     lefts: list[Remainder] = []
-    groups: dict[int, tuple[Adapter, list[Handle], list[order_table.OrderRow]]] = {}
+    groups: dict[int, tuple[Cloud, list[Handle], list[order_table.OrderRow]]] = {}
 
     async def group(
         provider: str, account: Account | None, owed: Sequence[Handle]
-    ) -> tuple[Adapter, list[Handle], list[order_table.OrderRow]] | None:
+    ) -> tuple[Cloud, list[Handle], list[order_table.OrderRow]] | None:
         try:
             with while_answering():
                 adapter = await adapter_of(world, provider, account)
@@ -85,7 +85,7 @@ async def end(world: World, held: ClusterRecord) -> None:
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
 
     async def ended(
-        adapter: Adapter, there: Sequence[Handle], pending: Sequence[order_table.OrderRow]
+        adapter: Cloud, there: Sequence[Handle], pending: Sequence[order_table.OrderRow]
     ) -> None:
         lefts.extend(
             [await abandon(world, adapter, entry.order, entry.ticket) for entry in pending]
@@ -106,7 +106,7 @@ async def end(world: World, held: ClusterRecord) -> None:
 
 
 async def _own(
-    world: World, adapter: Adapter, held: ClusterRecord, handles: Sequence[Handle]
+    world: World, adapter: Cloud, held: ClusterRecord, handles: Sequence[Handle]
 ) -> tuple[list[Handle], list[Handle]]:
     """Those of the machines that no other generation has taken over, and those that one has. Raises
     CloudErrors.
@@ -163,7 +163,7 @@ async def end_all(
     }
 
     async def ended(
-        names: Sequence[tuple[str, Account | None]], adapter: Adapter | CloudError
+        names: Sequence[tuple[str, Account | None]], adapter: Cloud | CloudError
     ) -> None:
         """Ends all in one account, whatever names lead to it."""
         entries = [entry for name in names for entry in owed[name]]
@@ -208,7 +208,7 @@ async def end_all(
         if there or handles:
             lefts.append(await release(world, adapter, owner, "", "", {*there, *handles}))
 
-    async def reached(name: str, account: Account | None) -> Adapter | CloudError:
+    async def reached(name: str, account: Account | None) -> Cloud | CloudError:
         try:
             with while_answering() if owed[name, account] else looking():
                 return await adapter_of(world, name, account)
@@ -216,7 +216,7 @@ async def end_all(
             return error
 
     adapters = await asyncio.gather(*(reached(*place) for place in places))
-    accounts: dict[int, tuple[list[tuple[str, Account | None]], Adapter | CloudError]] = {}
+    accounts: dict[int, tuple[list[tuple[str, Account | None]], Cloud | CloudError]] = {}
     for place, adapter in zip(places, adapters, strict=True):
         accounts.setdefault(id(adapter), ([], adapter))[0].append(place)
     # Side by side: a cloud that does not answer keeps no machine of another one running.
@@ -296,7 +296,7 @@ async def release_all(
     world: World, held: ClusterRecord, handles: Iterable[Handle], keep: Collection[Handle] = ()
 ) -> Remainder:
     """Releases these, and all else of this generation but `keep`, in every account concerned."""
-    groups: dict[int, tuple[Adapter, list[Handle]]] = {}
+    groups: dict[int, tuple[Cloud, list[Handle]]] = {}
     if held.provider:
         home = await home_of(world, held)
         groups[id(home)] = (home, [])

@@ -28,7 +28,7 @@ from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, STOPPED, Han
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.record import Account
     from providers.engine.runtime.accounts import Accounts
     from providers.engine.runtime.world import World
@@ -187,7 +187,7 @@ async def _asked(
         handles = list(dict.fromkeys(owed.get((name, account), ())))
         try:
             adapter = await adapter_of(world, name, account)
-            if missing := getattr(adapter, "not_configured", ""):
+            if missing := adapter.not_configured:
                 raise NotConfigured(f"{name}: {missing}", provider=name)
             # Two names of one account are one adapter: it is asked once.
             if id(adapter) not in once:
@@ -243,7 +243,7 @@ async def _asked(
     return seen, tuple(sorted(asked.values())), silent, tuple(lines)
 
 
-async def _everything(world: World, adapter: Adapter, owners: Sequence[str]) -> list[Node]:
+async def _everything(world: World, adapter: Cloud, owners: Sequence[str]) -> list[Node]:
     """All that bears a mark. Where only a mark shows and not whose, each known owner is asked for,
     too.
     """
@@ -509,7 +509,7 @@ async def _one(world: World, found: SweptMachine, claims: Claims) -> Swept:
     return Swept(found)
 
 
-async def _settled(world: World, found: SweptMachine, adapter: Adapter) -> Swept:
+async def _settled(world: World, found: SweptMachine, adapter: Cloud) -> Swept:
     """Ends an order whose outcome is not known."""
     token = found.handle.native_id.removeprefix("order ")
     for entry in world.journal.orders(

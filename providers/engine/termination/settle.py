@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from concurrent.futures import Future
 
-    from providers.adapters.base import Adapter
+    from providers.adapters.guard import Cloud
     from providers.engine.runtime.world import World
 
 
@@ -62,7 +62,7 @@ class Remainder(NamedTuple):
 
 
 async def certain(
-    world: World, adapter: Adapter, order: Order, inflight: Future[Ticket] | None = None
+    world: World, adapter: Cloud, order: Order, inflight: Future[Ticket] | None = None
 ) -> Ticket | None:
     """What became of an order whose answer was lost: its ticket, or None when the cloud is certain
     that nothing was made.
@@ -104,7 +104,7 @@ async def certain(
 
 async def release(
     world: World,
-    adapter: Adapter,
+    adapter: Cloud,
     owner: str,
     cluster: str,
     generation: str,
@@ -186,7 +186,7 @@ async def release(
 
 async def abandon(
     world: World,
-    adapter: Adapter,
+    adapter: Cloud,
     order: Order,
     ticket: Ticket | None,
     keep: Collection[Handle] = (),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import Manifest
+from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Programs
 from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.model.capability import Capabilities
 from providers.model.worlds import REHEARSAL
@@ -120,11 +120,10 @@ MANIFEST = Manifest(
     capabilities=CAPABILITIES,
     connect=connect,
     options=options,
-    environment=("GPUS_VERTEX_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"),
-    settings=("project",),
-    notes=notes,
-    fits=fits,
-    runs=runs,
-    host=host,
-    derived=("gcp", derived),
+    credentials=Credentials(
+        environment=("GPUS_VERTEX_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"), settings=("project",)
+    ),
+    pricing=Pricing(notes=notes, derived=("gcp", derived)),
+    limits=Limits(fits=fits, host=host),
+    programs=Programs(runs=runs),
 )

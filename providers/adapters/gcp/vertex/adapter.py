@@ -12,6 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters.base import OwnAccount
 from providers.adapters.gcp.client import (
     Api,
     Client,
@@ -142,7 +143,7 @@ def _live(project: str, endpoint: str | None) -> Vertex:
     )
 
 
-class Vertex:
+class Vertex(OwnAccount):
     """Custom jobs in one world and project. Safe from several threads.
 
     `untouched` tells of a rehearsal in which nothing was ever ordered: nothing has to be looked for
