@@ -317,22 +317,3 @@ def _places(raw: Mapping[str, Any]) -> list[Problem]:
     return planner_check.places(
         Ask((), providers=providers, regions=regions), load(), registry.capabilities()
     )
-
-
-def warm_up() -> None:
-    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is
-    checked first, and by a program's run only.
-    """
-    import threading
-
-    def warm() -> None:
-        import providers.model.spec
-        from providers.catalog.offers import load
-
-        load()
-        import providers.engine.market.planning
-        import providers.planner.check
-        import providers.planner.render
-        import providers.plugin.preview  # noqa: F401
-
-    threading.Thread(target=warm, daemon=True).start()

@@ -1,9 +1,10 @@
-"""A cluster's outputs: what the state keeps and users read, made from what the engine holds, and
-read back. Pure.
+"""A cluster's outputs: what the state keeps and users read, made from the engine's record, and read
+back; before the purchase, after it, after an edit or a refresh.
 
-Owns the fixed names (documented in `schema`), `schema: 1`, and the bound of 2 KB a cluster: the
-state is rewritten at each step. The journal keeps the full record. Must not import the engine's
-loop.
+Owns the fixed names (documented in `schema`), `schema: 1`, what an earlier state adds to what was
+observed, and the bound of 2 KB a cluster: the state is rewritten at each step. The journal keeps
+the full record. Asks no cloud; may read a service's token from this machine. Must not import grpc
+or the engine's loop.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import json
 import os.path
 from typing import TYPE_CHECKING, Any
 
-from providers.errors import printable
+from providers.errors import GpusError, printable
 from providers.model.machine import Handle
 from providers.model.money import usd
 from providers.model.worlds import REHEARSAL
+from providers.plugin import properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +50,7 @@ PLACED = (
     "generation",
     "token",
 )
-"""What nobody knows before the purchase."""
+"""What is unknown before the purchase."""
 _PLAIN = (
     "status",
     "provider",
@@ -67,53 +69,53 @@ _TEXT_MAX = 110
 _LISTED_MAX = 8
 
 
-def resource_id(held: ClusterRecord) -> str:
+def resource_id(record: ClusterRecord) -> str:
     """The logical id: constant for as long as it is the same generation."""
-    return f"{held.world}/{held.owner}/{held.cluster}/{held.generation}"
+    return f"{record.world}/{record.owner}/{record.cluster}/{record.generation}"
 
 
 def write(
-    held: ClusterRecord, setup: Setup | None = None, *, public: bool = False, token: str = ""
+    record: ClusterRecord, setup: Setup | None = None, *, public: bool = False, token: str = ""
 ) -> dict[str, Any]:
-    """The outputs. `setup` tells the user name, the key and the ports; without it the ssh line is
-    for the default user. `public`: ports are open.
+    """The outputs. `setup` has the user name, the key and the ports; without it the ssh line is for
+    the default user. `public`: ports are open.
     """
     out: dict[str, Any] = {
         "schema": SCHEMA,
-        "world": held.world,
-        **{name: getattr(held, name) for name in _PLAIN},
+        "world": record.world,
+        **{name: getattr(record, name) for name in _PLAIN},
     }
-    out["detail"] = _clip(held.detail)
-    if held.micro_usd is not None:
-        out["price_usd_per_hour"] = usd(held.micro_usd)
-    out["attempts"] = _attempts(held)
-    out["ssh"] = _ssh(held, setup)
-    out["endpoints"] = _endpoints(held, setup, public)
-    out["handles"] = _packed([handle.native_id for handle in held.handles])
-    out["launched_at"] = moment(held.launched_at)
-    out["ends_at"] = moment(held.ends_at)
-    out["generation"] = held.generation
+    out["detail"] = _clip(record.detail)
+    if record.micro_usd is not None:
+        out["price_usd_per_hour"] = usd(record.micro_usd)
+    out["attempts"] = _attempts(record)
+    out["ssh"] = _ssh(record, setup)
+    out["endpoints"] = _endpoints(record, setup, public)
+    out["handles"] = _packed([handle.native_id for handle in record.handles])
+    out["launched_at"] = moment(record.launched_at)
+    out["ends_at"] = moment(record.ends_at)
+    out["generation"] = record.generation
     out["token"] = token
-    record: dict[str, Any] = {"fingerprint": held.fingerprint}
-    if held.reservation:
-        record["reservation"] = held.reservation
-    if held.entry:
-        record["entry"] = held.entry
-    if held.reasons:
-        record["reasons"] = [_clip(reason) for reason in held.reasons[:_LISTED_MAX]]
-    if held.bought:
-        record["bought"] = dict(held.bought)
-    if held.to_release:
-        record["to_release"] = True
-    if held.leftovers:
-        record["leftovers"] = [list(pair) for pair in held.leftovers]
-    if held.applied:
-        record["applied"] = dict(held.applied)
-    if held.account is not None:
-        record["account"] = dict(held.account)
-    if held.kind != "machine":
-        record["kind"] = held.kind
-    out["record"] = record
+    own: dict[str, Any] = {"fingerprint": record.fingerprint}
+    if record.reservation:
+        own["reservation"] = record.reservation
+    if record.entry:
+        own["entry"] = record.entry
+    if record.reasons:
+        own["reasons"] = [_clip(reason) for reason in record.reasons[:_LISTED_MAX]]
+    if record.bought:
+        own["bought"] = dict(record.bought)
+    if record.to_release:
+        own["to_release"] = True
+    if record.leftovers:
+        own["leftovers"] = [list(pair) for pair in record.leftovers]
+    if record.applied:
+        own["applied"] = dict(record.applied)
+    if record.account is not None:
+        own["account"] = dict(record.account)
+    if record.kind != "machine":
+        own["kind"] = record.kind
+    out["record"] = own
     for field in ("attempts", "endpoints"):
         # Only what the journal keeps as well is ever shortened.
         while len(out[field]) > 2 and size(out) > MAX_BYTES:
@@ -121,14 +123,64 @@ def write(
     return out
 
 
+def unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs before the purchase: what depends on the place is unknown."""
+    return {
+        "schema": SCHEMA,
+        "world": values["world"],
+        **dict.fromkeys(PLACED, properties.UNKNOWN),
+    }
+
+
+def struct(
+    record: ClusterRecord,
+    setup: Setup | None,
+    values: Mapping[str, Any],
+    previous: Mapping[str, Any] | None,
+) -> Any:
+    """The outputs as the protocol's struct; `previous` is the state's, None at a purchase. May read
+    one file.
+    """
+    token = _token(record, values, previous or {})
+    out = write(record, setup, public=values.get("expose") in ("public", "token"), token=token)
+    if previous is not None:
+        # What only the purchase knew: neither a refresh nor an edit knows the attempts, nor an
+        # address that it did not ask for.
+        for name in ("attempts", "ssh", "endpoints"):
+            same = previous.get("generation") == record.generation and (
+                name == "attempts"
+                or (not record.machines and record.status == previous.get("status") == "running")
+            )
+            if same and not out[name] and previous.get(name):
+                out[name] = previous[name]
+    return properties.encode(out, ("token",) if token else ())
+
+
+def _token(record: ClusterRecord, values: Mapping[str, Any], previous: Mapping[str, Any]) -> str:
+    """The token of a service whose callers need one: as the state has it, else as this machine
+    keeps it; empty for everything else.
+    """
+    from providers.engine import keys
+    from providers.engine.record import works
+
+    if values.get("expose") != "token" or not works(record):
+        return ""
+    if previous.get("generation") == record.generation and previous.get("token"):
+        return str(previous["token"])
+    try:
+        return keys.token(record.world, record.owner, record.cluster)
+    except GpusError:
+        return ""
+
+
 def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
-    """What the state's outputs and the resource's id say is held. Attempts and single machines are
-    in the journal and left out.
+    """The record that the state's outputs and the resource's id describe. Attempts and single
+    machines are in the journal and left out.
     """
     from providers.engine.record import ClusterRecord, account_in, bought_in
 
     world, owner, cluster, generation = parse_id(resource)
-    record = outputs.get("record") or {}
+    own = outputs.get("record") or {}
     price = outputs.get("price_usd_per_hour")
     provider = str(outputs.get("provider", ""))
     plain = {name: outputs[name] for name in _PLAIN if name in outputs}
@@ -138,24 +190,24 @@ def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
         owner=owner,
         cluster=cluster,
         generation=generation,
-        fingerprint=str(record.get("fingerprint", "")),
-        reservation=str(record.get("reservation", "")),
+        fingerprint=str(own.get("fingerprint", "")),
+        reservation=str(own.get("reservation", "")),
         micro_usd=None if price is None else round(price * 1_000_000),
         handles=tuple(
             Handle(provider, native_id) for native_id in _unpacked(outputs.get("handles") or ())
         ),
         launched_at=_seconds(str(outputs.get("launched_at", ""))),
         ends_at=_seconds(str(outputs.get("ends_at", ""))),
-        entry=int(record.get("entry", 0)),
-        reasons=tuple(record.get("reasons") or ()),
-        leftovers=tuple(Handle(*pair) for pair in record.get("leftovers") or ()),
+        entry=int(own.get("entry", 0)),
+        reasons=tuple(own.get("reasons") or ()),
+        leftovers=tuple(Handle(*pair) for pair in own.get("leftovers") or ()),
         applied=tuple(
-            sorted((str(key), str(value)) for key, value in (record.get("applied") or {}).items())
+            sorted((str(key), str(value)) for key, value in (own.get("applied") or {}).items())
         ),
-        account=account_in(record.get("account")),
-        kind=str(record.get("kind", "machine")),
+        account=account_in(own.get("account")),
+        kind=str(own.get("kind", "machine")),
         detail=str(outputs.get("detail", "")),
-        bought=bought_in((record.get("bought") or {}).items()),
+        bought=bought_in((own.get("bought") or {}).items()),
         **plain,
     )
 
@@ -173,36 +225,34 @@ def size(outputs: Mapping[str, Any]) -> int:
     return len(json.dumps(outputs, separators=(",", ":")))
 
 
-def _attempts(held: ClusterRecord) -> list[str]:
-    texts = [_clip(str(attempt)) for attempt in held.attempts]
+def _attempts(record: ClusterRecord) -> list[str]:
+    texts = [_clip(str(attempt)) for attempt in record.attempts]
     if len(texts) > _LISTED_MAX:
         left = len(texts) - _LISTED_MAX + 1
         texts = [*texts[:3], f"... {left} more in the journal", *texts[3 + left :]]
     return texts
 
 
-def _ssh(held: ClusterRecord, setup: Setup | None) -> str:
-    """The line that logs you in to the first machine, with what is to be known about it as a
-    comment of the shell's.
-    """
-    line, _ = _login(held, setup)
-    notes = [f"the first of {held.nodes}, see handles"] if held.nodes > 1 else []
-    notes += [_NOTHING_LISTENS] if held.world == REHEARSAL else []
+def _ssh(record: ClusterRecord, setup: Setup | None) -> str:
+    """The line that logs you in to the first machine, with notes about it as a shell comment."""
+    line, _ = _login(record, setup)
+    notes = [f"the first of {record.nodes}, see handles"] if record.nodes > 1 else []
+    notes += [_NOTHING_LISTENS] if record.world == REHEARSAL else []
     return f"{line} # {'; '.join(notes)}" if line and notes else line
 
 
-def _login(held: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
+def _login(record: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
     """(the line that logs you in to the first machine, what goes before ssh's own options there);
     empty while there is no address.
 
     Of a degraded cluster it is the first one that still runs.
     """
-    if held.status not in ("running", "degraded") and held.kind != "job":
+    if record.status not in ("running", "degraded") and record.kind != "job":
         return "", ""
     machines = (
-        [node for node in held.machines if node.status == "running"]
-        if held.status == "degraded"
-        else held.machines
+        [node for node in record.machines if node.status == "running"]
+        if record.status == "degraded"
+        else record.machines
     )
     if login := next((node.login for node in machines if node.login), ""):
         return login, ""
@@ -210,7 +260,7 @@ def _login(held: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
     if first is None:
         return "", ""
     behind = not first.external_ip or bool(setup is not None and setup.network)
-    if held.provider == "gcp" and setup is not None and (behind or not setup.ssh_public_key):
+    if record.provider == "gcp" and setup is not None and (behind or not setup.ssh_public_key):
         # Google's own command brings a key of its own, and reaches what has no address outside.
         # (Google, "Connect to Linux VMs", 2026-11.)
         _, project, _, zone, _, name = first.handle.native_id.split("/")
@@ -230,25 +280,25 @@ def _login(held: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
     )
 
 
-def _endpoints(held: ClusterRecord, setup: Setup | None, public: bool) -> list[str]:
+def _endpoints(record: ClusterRecord, setup: Setup | None, public: bool) -> list[str]:
     """`host:port` where that is open or mapped to the outside; else the line that carries a port of
     the first machine here.
     """
-    if urls := [node.url for node in held.machines if node.url]:
+    if urls := [node.url for node in record.machines if node.url]:
         return urls[:_LISTED_MAX]
     if setup is None:
         return []
     hosts = [
         (node.external_ip or node.internal_ip, dict(node.ports))
-        for node in held.machines
+        for node in record.machines
         if node.external_ip or node.internal_ip
     ]
     if not public and not any(mapped for _, mapped in hosts):
-        line, separator = _login(held, setup) if hosts else ("", "")
+        line, separator = _login(record, setup) if hosts else ("", "")
         return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][
             :_LISTED_MAX
         ]
-    scheme = "http://" if held.kind == "service" else ""
+    scheme = "http://" if record.kind == "service" else ""
     # Where ports are mapped, one that has no outside is not reachable yet.
     found = [
         f"{scheme}{host}:{mapped.get(port, port)}"

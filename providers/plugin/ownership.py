@@ -1,8 +1,7 @@
-"""A stack's Ownership: its id and outputs, who claims which machine, and the lines about those that
-nobody claims.
+"""The Ownership's half of the protocol: check, diff, create, read, update, delete of a stack's
+Ownership; its id and outputs, and the lines about its orphans.
 
-Owns what counts as claimed: what a state has named since the owner's last look. Must not import
-grpc.
+An error is raised; `servicer` ends the call with it. Who claims which machine is `orphans`'.
 """
 
 from __future__ import annotations
@@ -10,17 +9,202 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from pulumi.runtime.proto import provider_pb2
+
 from providers.errors import GpusError
-from providers.plugin import copies
+from providers.plugin import budget, copies, diff, grpc_errors, orphans
+from providers.plugin.properties import UNKNOWN, decode, encode
+from providers.plugin.session import in_time, new_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Mapping
 
     from providers.engine.budget import Ledger
     from providers.engine.journal.owners import ClaimRow
     from providers.engine.journal.placements import PlacementRow
     from providers.engine.runtime.world import World
-    from providers.model.machine import Handle, Node
+    from providers.errors import Problem
+    from providers.model.machine import Node
+    from providers.plugin.diff import Verdict
+    from providers.plugin.properties import Properties
+    from providers.plugin.session import Session
+
+
+class Ownerships:
+    """The Ownership of a stack in one process. A `request` is the protocol's message."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def check(
+        self, _urn: str, properties: Properties
+    ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """The inputs as they are, and all that is wrong with them."""
+        from providers.plugin import inputs
+        from providers.plugin.warm_up import warm_up
+
+        warm_up()
+        problems = inputs.own_problems(properties.known(), properties.unknown, ("world",))
+        return properties.values, tuple(problems)
+
+    async def diff(self, request: Any) -> Verdict:
+        """What an edit changes. Raises GpusError where it moves the stack to a world that cannot
+        serve it.
+        """
+        old, new = decode(request.old_inputs).values, decode(request.news).values
+        state = decode(request.olds).values
+        owner = parse_id(request.id)[1]
+        ledger = await self._session.in_world(
+            request.urn,
+            new["world"],
+            new,
+            lambda world: self._session.budgets.ledger(world, owner, (), new, state),
+        )
+        verdict = diff.ownership(old, new, counted=is_counted(ledger, state))
+        if verdict.replaces:
+            from providers.plugin import inputs, preconditions
+
+            worlds = (str(old.get("world")), str(new.get("world")))
+            await asyncio.to_thread(
+                preconditions.check_move,
+                *worlds,
+                inputs.settings_of(new),
+                self._session.program,
+            )
+        return verdict
+
+    async def create(self, request: Any) -> tuple[str, Any]:
+        """(id, outputs); at preview no id. Warns of what previous owners of the stack still have."""
+        urn, values = request.urn, decode(request.properties).values
+        world = values["world"]
+        owner = "" if request.preview else new_token()
+
+        async def counted(opened: World) -> Ledger | None:
+            return await self._session.budgets.ledger(
+                opened, owner, await former_owners(opened, urn), values, {}
+            )
+
+        ledger = await self._session.in_world(urn, world, values, counted)
+        if request.preview:
+            return "", encode({"world": world, "owner_id": UNKNOWN})
+        previous: tuple[PlacementRow, ...] = await self._session.in_world(
+            urn, world, values, lambda opened: minted(opened, owner, urn)
+        )
+        for launch in previous:
+            self._session.log("warning", urn, of_another(launch))
+        return f"{world}/{owner}", encode(outputs(world, owner, {}, values, ledger=ledger))
+
+    async def read(self, request: Any) -> Any:
+        """The response to a refresh. Raises InitFailed where orphans are to be released: the engine
+        then asks for an update, which does it.
+        """
+        values, state = decode(request.inputs).values, decode(request.properties).values
+        world_name, owner = parse_id(request.id)
+
+        async def counted(world: World) -> Ledger | None:
+            ledger = await self._session.budgets.ledger(world, owner, (), values, state)
+            if ledger is None:
+                return None
+            return await budget.settled(world, owner, ledger, former(state))
+
+        # Meanwhile: a cloud that does not answer holds both up for the same time.
+        counting = asyncio.create_task(
+            self._session.in_world(request.urn, world_name, values, counted)
+        )
+        left: list[str] = []
+        try:
+            left = await self._orphans(request.urn, world_name, owner, values, state)
+        except Exception as error:
+            self._session.log(
+                "warning", request.urn, f"strays could not be looked for: {grpc_errors.line(error)}"
+            )
+        ledger = await counting
+        struct = encode({**state, "world": world_name, "owner_id": owner, **spending(ledger)})
+        if left and values:
+            reason = (
+                f"orphaned: {', '.join(left)} has this stack's labels, yet no cluster claims it"
+            )
+            raise grpc_errors.InitFailed(request.id, struct, (reason,), values)
+        kept = request.inputs if values else encode({"world": world_name})
+        return provider_pb2.ReadResponse(id=request.id, properties=struct, inputs=kept)
+
+    async def _orphans(
+        self, urn: str, world_name: str, owner: str, values: dict[str, Any], state: dict[str, Any]
+    ) -> list[str]:
+        """The ids of the machines that are certainly what a run of this stack left behind. Warns of
+        every machine that no cluster claims.
+        """
+        session = self._session
+
+        async def unclaimed_ones(world: World) -> tuple[tuple[Node, ...], tuple[ClaimRow, ...]]:
+            return await orphans.unclaimed(
+                world,
+                owner,
+                urn,
+                lambda: session.claims_of(world_name, owner),
+                former(state),
+                session.claims_lock,
+            )
+
+        found, claims = await in_time(session.in_world(urn, world_name, values, unclaimed_ones))
+        for node in found:
+            session.log("warning", urn, unclaimed(node))
+        if not found:
+            return []
+        launched = await session.in_world(
+            urn, world_name, values, lambda world: orphans.launched_here(world, owner)
+        )
+        return [
+            node.handle.native_id for node in found if orphans.is_orphan(node, claims, (), launched)
+        ]
+
+    async def update(self, request: Any) -> Any:
+        """The outputs after an edit. With other settings, what a cut-short run left in the previous
+        accounts is settled first; the accounts themselves stay on record.
+        """
+        if request.preview:
+            return request.olds
+        urn, session = request.urn, self._session
+        old, values = decode(request.old_inputs).values, decode(request.news).values
+        state = decode(request.olds).values
+        world, owner = parse_id(request.id)
+        from providers.engine import operations
+
+        if old.get("settings") != values.get("settings"):
+            await session.under_way(
+                urn, values, lambda opened: operations.leave(opened, owner), world=world
+            )
+        try:
+            known = (session.claims_of(world, owner), tuple(session.program), former(state))
+            await session.in_world(
+                urn, world, values, lambda opened: orphans.release(opened, owner, *known)
+            )
+        except GpusError as error:
+            session.log(
+                "warning",
+                urn,
+                f"what runs left behind could not be released: {grpc_errors.line(error)}",
+            )
+        ledger = await session.in_world(
+            urn,
+            world,
+            values,
+            lambda opened: session.budgets.ledger(opened, owner, (), values, state),
+        )
+        return encode(outputs(world, owner, state, old, values, ledger=ledger))
+
+    async def delete(self, request: Any) -> None:
+        """Settles and releases everything of the owner. Raises GpusError for a copied state."""
+        values, state = decode(request.old_inputs).values, decode(request.properties).values
+        world_name, owner = parse_id(request.id)
+
+        async def work(world: World) -> None:
+            from providers.engine import operations
+
+            await asyncio.to_thread(copies.refuse, world, owner, request.urn)
+            await operations.settle(world, owner, former(state))
+
+        await self._session.under_way(request.urn, values, work, world=world_name)
 
 
 def parse_id(resource: str) -> tuple[str, str]:
@@ -31,95 +215,11 @@ def parse_id(resource: str) -> tuple[str, str]:
     return world, owner
 
 
-async def strays(
-    world: World,
-    owner: str,
-    urn: str,
-    named: Callable[[], Mapping[str, tuple[Handle, ...]]],
-    had: Sequence[Mapping[str, Mapping[str, str]]],
-    turn: asyncio.Lock,
-) -> tuple[tuple[Node, ...], tuple[ClaimRow, ...]]:
-    """Machines of the owner that no state has claimed since the last look, as far as this machine's
-    journal knows the owner at all; and the claims.
-
-    `named` tells what this run has claimed; who claims holds `turn` as well, so that no claim falls
-    between that and the next look.
-    """
-    if not world.has_journal:
-        return (), ()
-    stack, project = _stack_of(urn)
-    async with turn:
-        mine = named()
-        claims = await asyncio.to_thread(world.journal.claims, world.name, owner)
-        await asyncio.to_thread(world.journal.look, world.name, owner, tuple(mine))
-    if not await asyncio.to_thread(copies.original, world, owner, urn):
-        await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
-    if claims is None:
-        return (), ()
-    known = {handle for claim in claims for handle in claim.handles}.union(*mine.values())
-    from providers.engine import operations
-
-    return await operations.strays(world, owner, known, had), tuple(claims)
-
-
-def is_orphan(
-    node: Node, claims: Collection[ClaimRow], declared: Collection[str], ours: Collection[str]
-) -> bool:
-    """Whether a machine that no cluster claims is certainly what a run of this stack left behind.
-
-    It is of a cluster that the state has elsewhere, or of one that a run made here (`ours`) and
-    nobody declares. What is declared and not in the state is adopted by its create.
-    """
-    mark = node.mark
-    if (
-        mark is None
-        or not mark.generation
-        or any(mark.generation == claim.generation for claim in claims)
-    ):
-        return False
-    if any(mark.cluster == claim.cluster for claim in claims):
-        return True
-    return mark.cluster in ours and mark.cluster not in declared
-
-
-async def ours(world: World, owner: str) -> frozenset[str]:
-    """The clusters of the owner that a run of this home, or of this backend, has ever bought for."""
-    orders = await asyncio.to_thread(world.journal.orders, world.name, owner)
-    shared = world.leases.clusters(world.name, owner) if world.leases is not None else ()
-    return frozenset({*shared, *(entry.order.mark.cluster for entry in orders)})
-
-
-async def orphans_released(
-    world: World,
-    owner: str,
-    claimed: Mapping[str, tuple[Handle, ...]],
-    declared: Collection[str],
-    had: Sequence[Mapping[str, Mapping[str, str]]],
-) -> None:
-    """Releases what runs of this stack left behind, by what the states have claimed since the last
-    look. Nothing where the program is not known.
-    """
-    claims = (
-        await asyncio.to_thread(world.journal.claims, world.name, owner)
-        if world.has_journal and declared
-        else None
-    )
-    if claims is None:
-        return
-    from providers.engine import operations
-
-    known = {handle for claim in claims for handle in claim.handles}.union(*claimed.values())
-    made = await ours(world, owner)
-    await operations.release_orphans(
-        world, owner, known, lambda node: is_orphan(node, claims, declared, made), had
-    )
-
-
 async def minted(world: World, owner: str, urn: str) -> tuple[PlacementRow, ...]:
     """Writes down whose a new owner is. Returns what earlier owners of the same project and stack
     still have, by the journal.
     """
-    stack, project = _stack_of(urn)
+    stack, project = orphans.stack_of(urn)
     try:
         found = (
             await asyncio.to_thread(world.journal.previous, world.name, owner, project, stack)
@@ -133,19 +233,13 @@ async def minted(world: World, owner: str, urn: str) -> tuple[PlacementRow, ...]
     return found
 
 
-def _stack_of(urn: str) -> tuple[str, str]:
-    """(stack, project) of a URN."""
-    stack, _, rest = urn.removeprefix("urn:pulumi:").partition("::")
-    return stack, rest.partition("::")[0]
-
-
 async def former_owners(world: World, urn: str) -> tuple[str, ...]:
     """Every owner that this project and stack has had before, as far as this machine's journal
     knows: what they spent is the stack's too.
     """
     if not world.has_journal:
         return ()
-    stack, project = _stack_of(urn)
+    stack, project = orphans.stack_of(urn)
     try:
         every = await asyncio.to_thread(world.journal.owners, world.name)
     except GpusError:

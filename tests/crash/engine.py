@@ -63,7 +63,7 @@ class Plugin:
         self.said: list[str] = []
         self.calls: list[Call] = []
         self.current: asyncio.Future | None = None
-        self.servicer._log = lambda severity, urn, text: (
+        self.servicer.session.log = lambda severity, urn, text: (
             None if severity == "progress" else self.said.append(f"{severity}: {text}")
         )
 

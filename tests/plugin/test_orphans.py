@@ -9,7 +9,7 @@ import pytest
 from providers.engine import operations
 from providers.engine.journal.owners import ClaimRow
 from providers.model.machine import Mark
-from providers.plugin import ownership
+from providers.plugin import orphans
 from tests.engine.cases import lab, run, wanted  # noqa: F401 - a fixture
 
 CLAIMS = (ClaimRow("train", "g1", ()),)
@@ -31,7 +31,7 @@ def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan)
     deleted by an `up`.
     """
     node = SimpleNamespace(mark=Mark("own", *mark, "f1"))
-    assert ownership.is_orphan(node, CLAIMS, declared, {"train", "eval"}) is orphan
+    assert orphans.is_orphan(node, CLAIMS, declared, {"train", "eval"}) is orphan
 
 
 def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab):  # noqa: F811
@@ -48,8 +48,8 @@ def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab): 
         cloud.machines[handle] = left._replace(
             handle=handle, mark=left.mark._replace(generation=generation, cluster=name)
         )
-    run(ownership.orphans_released(world, "own", {}, (), ()))
+    run(orphans.release(world, "own", {}, (), ()))
     assert len(lab.alive) == 3, "nothing is released while the program is not known"
-    run(ownership.orphans_released(world, "own", {}, ("train",), ()))
+    run(orphans.release(world, "own", {}, ("train",), ()))
     assert {node.handle.native_id for node in lab.alive} == {held.handles[0].native_id, "of-g9"}
     assert lab.said("of-g0, which a run left behind")

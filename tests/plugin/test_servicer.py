@@ -48,15 +48,18 @@ class Context:
         raise Aborted(code, details, trailing_metadata)
 
 
+def new_servicer():
+    """A plugin process, with its log lines in `lines`."""
+    made = Servicer()
+    made.lines = []
+    made.session.log = lambda severity, urn, text: made.lines.append((severity, urn, text))
+    return made
+
+
 @pytest.fixture
 def servicer(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    made = Servicer()
-    made.lines = []
-    monkeypatch.setattr(
-        made, "_log", lambda severity, urn, text: made.lines.append((severity, urn, text))
-    )
-    return made
+    return new_servicer()
 
 
 def struct(values):
@@ -480,7 +483,7 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch):
     look(servicer)
     assert calls.pop() == ("rehearsal", "0123456789ab", set(held().handles), ())
     # Another process, another run: the state is lost, so nothing names the cluster any more.
-    servicer._claimed.clear()
+    servicer = new_servicer()
     look(servicer)
     assert calls.pop()[2] == set(held().handles)
     response = look(servicer)
@@ -845,7 +848,7 @@ def test_a_renamed_cluster_shows_what_still_runs(servicer):
     assert "this stack runs train (gcp us-central1-a H100:8 spot, $10.21/h)" in " ".join(
         said["text"].split()
     )
-    servicer._declared.add("train")
+    servicer.session.declared.add("train")
     assert "this stack runs" not in result(plan(servicer, urn=URN, cluster="tune"))["text"]
 
 
@@ -964,7 +967,7 @@ def test_clouds_that_hang_hold_up_a_refresh_for_one_time_limit_together(servicer
     """Two resources whose clouds never answer are read side by side; each stays as it was, with a
     warning, and none is taken for gone.
     """
-    monkeypatch.setattr("providers.plugin.servicer.LOOK_LIMIT_S", 0.3)
+    monkeypatch.setattr("providers.plugin.session.READ_LIMIT_S", 0.3)
     asked = []
 
     async def hangs(_world, held, *_policy):

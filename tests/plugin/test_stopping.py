@@ -18,7 +18,9 @@ from tests.plugin.test_outputs import held
 def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity, why):
     """EC2's one-time Spot machines, and the providers that keep no stopped machine."""
     with pytest.raises(SpecError, match=why):
-        preconditions.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())
+        preconditions.check_stop(
+            held()._replace(provider=provider, capacity=capacity), diff.Verdict()
+        )
 
 
 @pytest.mark.parametrize(
@@ -27,4 +29,4 @@ def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity
 )
 def test_what_can_be_stopped_is_not_refused(provider, capacity):
     """Google Cloud, and EC2 on demand or in a reservation."""
-    preconditions.stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())
+    preconditions.check_stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())

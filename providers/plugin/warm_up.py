@@ -1,0 +1,22 @@
+"""Imports ahead of need what a cluster's check and plan use. Owns which modules those are."""
+
+from __future__ import annotations
+
+
+def warm_up() -> None:
+    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is
+    checked first, and by a program's run only.
+    """
+    import threading
+
+    def warm() -> None:
+        import providers.model.spec
+        from providers.catalog.offers import load
+
+        load()
+        import providers.engine.market.planning
+        import providers.planner.check
+        import providers.planner.render
+        import providers.plugin.preview  # noqa: F401
+
+    threading.Thread(target=warm, daemon=True).start()
