@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.catalog import names
 from providers.model.offer import Candidate, Offer, Rejection
-from providers.planner import blocklist, rank, rules
+from providers.planner import blocklist, explain, rank, rules, sift
 from providers.planner.doubt import Doubts
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Plan:
 
     def explain(self, rule: int, entry: int, row: int) -> tuple[str, str]:
         """(wanted, found) of one refusal."""
-        return rules.explain(self.terms, rule, self.ask.entries[entry], row)
+        return explain.explain(self.terms, rule, self.ask.entries[entry], row)
 
     def refusals(self) -> list[tuple[int, int, int]]:
         """(rule, entry, row) of every refused offer, by rule and row: the cheap form of
@@ -176,7 +176,7 @@ def make(
     terms = rules.Terms(
         ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted
     )
-    sifted = rules.sift(terms)
+    sifted = sift.sift(terms)
     if ask.accept_suspect_prices:
         noted = _doubted(terms, sifted.kept, noted)
     return Plan(

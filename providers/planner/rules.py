@@ -1,20 +1,14 @@
-"""The rules by which an offer is kept or refused, in their order. Owns the rules and their
-explanations; pure, no I/O.
+"""The rules by which an offer is kept or refused, in their order, and what they are asked about.
 
-Must not import the engine or an adapter: what adapters can do arrives as plain records. Works on
-columns; no Offer is made here.
+`sift` applies them, `explain` says why. Pure. Must not import the engine or an adapter: what
+adapters can do arrives as plain records.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.catalog import names
-from providers.model import duration
-from providers.model.ask import RESERVATION
-from providers.model.money import per_hour
-from providers.planner import blocklist
-from providers.planner.doubt import Doubts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +61,7 @@ RULES = (
         "enabled",
         "the account can use the place: its zone and region are enabled, its quota is not zero",
     ),
-    ("blocked", "nothing said lately that there is none to be had"),
+    ("blocked", "not recently reported out of capacity"),
 )
 """(name, meaning) of each rule, in the order in which they are asked. An offer is refused by the
 first one that it breaks.
@@ -101,7 +95,8 @@ NAMES = tuple(name for name, _ in RULES)
     ENABLED,
     BLOCKED,
 ) = range(len(RULES))
-_PASSED = len(RULES)
+PASSED = len(RULES)
+"""What stands for the rule that an accepted offer breaks."""
 
 OVERRIDE_SOURCE = "prices.overrides"
 """`price_source` of an offer whose price the user gave."""
@@ -296,321 +291,6 @@ def unkept(ask: Ask, skills: Capabilities) -> str:
         if missing
         else ""
     )
-
-
-def able(
-    entry: Choice,
-    ask: Ask,
-    capabilities: Mapping[str, Capabilities],
-    unavailable: Mapping[str, str],
-    provider: str,
-    machine_type: str,
-    capacity: str,
-    closed: Callable[[str, str, int], str] | None = None,
-    host: Hosting | None = None,
-) -> int:
-    """The first rule of `provider` to `orderable` that this machine of this provider breaks for
-    this entry, or one past the last rule.
-    """
-    skills = capabilities.get(provider)
-    if not ask.allows(provider, marketplace=skills is not None and skills.marketplace):
-        return PROVIDER if ask.providers else MARKETPLACE
-    if skills is None:
-        return ADAPTER
-    if not skills.can_be(ask.kind, workload=ask.workload is not None):
-        return KIND
-    if not reached(ask, skills) or (
-        closed is not None
-        and entry.nodes <= skills.max_nodes
-        and closed(provider, machine_type, entry.nodes)
-    ):
-        return REACH
-    if entry.nodes > skills.max_nodes:
-        return NODES
-    if skills.max_ttl_s is not None and (entry.ttl_s or 0) > skills.max_ttl_s:
-        return TTL
-    if any(provider not in able for _, able in ask.secrets):
-        return SECRET
-    if unkept(ask, skills):
-        return KEPT
-    if host is not None and host.disk:
-        return DISK
-    if host is not None and host.driver:
-        return DRIVER
-    if provider in unavailable:
-        return CONFIGURED
-    if capacity not in skills.capacities or not skills.orders(machine_type):
-        return ORDERABLE
-    return _PASSED
-
-
-def sift(terms: Terms) -> Sifted:
-    """Every row that some entry accepts, and the rule that refused each other row of the GPUs asked
-    for.
-
-    A row is kept for the first entry that accepts it, and once more for a later entry only where
-    that is another purchase (another count of nodes, another reservation). A row that all refuse is
-    refused by the rule of the entry under which it got furthest.
-    """
-    ask, table, capabilities, unavailable, blocked = terms[:5]
-    fits, closed, hosted = terms.fits, terms.closed, terms.hosted
-    column = cast("Any", table.column)
-    providers, regions, zones, machines = (
-        column("provider"),
-        column("region"),
-        column("zone"),
-        column("machine_type"),
-    )
-    counts, capacities, prices = column("gpu_count"), column("capacity"), column("node_micro_usd")
-    memories, restrictions = column("gpu_memory_gib"), column("restriction")
-    allowed, cap = frozenset(ask.regions), ask.max_price_micro_usd
-    overrides = Overrides(ask.price_overrides) if ask.price_overrides else None
-    doubts = None if ask.accept_suspect_prices else Doubts(table)
-
-    kept: list[Kept] = []
-    bought: dict[int, list[tuple[int, str]]] = {}
-    refused: dict[int, tuple[int, int]] = {}
-    for number, entry in enumerate(ask.entries):
-        ways: dict[str, list[tuple[int, str]]] = {}
-        for index, way in enumerate(entry.capacity):
-            ways.setdefault(way.kind, []).append((index, way.reservation))
-        sellers: dict[tuple[str, str, str], tuple[int, Hosting | None]] = {}
-        want, nodes = entry.gpu_count, entry.nodes
-        verdicts = [(rule, number) for rule in range(len(RULES))]
-        for gpu_type in types(entry):
-            least = least_memory_gib(gpu_type)
-            unfit = fits is not None and bool(fits(entry, gpu_type, want).why)
-            for row in table.by_gpu.get(gpu_type, ()):
-                price = 0
-                overridden = False
-                capacity = capacities[row]
-                if counts[row] != want:
-                    rule = COUNT
-                elif 0 < memories[row] < least:
-                    rule = MEMORY
-                elif unfit:
-                    rule = FIT
-                elif capacity not in ways:
-                    rule = CAPACITY
-                elif restrictions[row]:
-                    rule = SOLD
-                elif allowed and regions[row] not in allowed:
-                    rule = REGION
-                else:
-                    provider, machine = providers[row], machines[row]
-                    seller = (provider, machine, capacity)
-                    found = sellers.get(seller)
-                    if found is None:
-                        host = hosted(entry, provider, machine) if hosted is not None else None
-                        found = sellers[seller] = (
-                            able(entry, ask, capabilities, unavailable, *seller, closed, host),
-                            host,
-                        )
-                    rule, host = found
-                    if rule == _PASSED:
-                        listed = prices[row]
-                        if overrides is not None:
-                            own = overrides.price(
-                                provider, regions[row], machine, gpu_type, capacity
-                            )
-                            if own is not None:
-                                listed, overridden = own, True
-                        if not listed or not 0 < listed < float("inf"):
-                            rule = PRICE
-                        else:
-                            price = int(listed) + (
-                                host.micro_usd if host is not None and not overridden else 0
-                            )
-                            if doubts is not None and not overridden and doubts.why(row):
-                                rule = DOUBT
-                            elif cap is not None and price * nodes > cap:
-                                rule = CAP
-                            elif provider in blocked:
-                                block = blocklist.covering(
-                                    blocked[provider],
-                                    regions[row],
-                                    zones[row],
-                                    machine,
-                                    gpu_type,
-                                    capacity,
-                                )
-                                rule = (
-                                    rule if block is None else ENABLED if block.closed else BLOCKED
-                                )
-                if rule == _PASSED:
-                    done = bought.setdefault(row, [])
-                    for index, reservation in ways[capacity]:
-                        if (nodes, reservation) not in done:
-                            done.append((nodes, reservation))
-                            kept.append(
-                                Kept(
-                                    row,
-                                    number,
-                                    index,
-                                    reservation,
-                                    price,
-                                    price * nodes,
-                                    overridden,
-                                    "" if overridden or host is None else host.parts,
-                                )
-                            )
-                else:
-                    before = refused.get(row)
-                    if before is None or before[0] < rule:
-                        refused[row] = verdicts[rule]
-    for row in bought:
-        refused.pop(row, None)
-    return Sifted(kept, refused)
-
-
-def explain(terms: Terms, rule: int, entry: Choice, row: int) -> tuple[str, str]:
-    """(wanted, found) of one refusal, as texts for people."""
-    ask, offer = terms.ask, terms.table.offer(row)
-    skills = terms.capabilities.get(offer.provider)
-    if rule == GPU:
-        return asked(ask), offer.gpu_type
-    if rule == MEMORY:
-        return (
-            f"{offer.gpu_type} with at least {least_memory_gib(offer.gpu_type):.1f} GiB",
-            f"{offer.gpu_memory_gib:.4g} GiB reported",
-        )
-    if rule == FIT:
-        found = (
-            terms.fits(entry, offer.gpu_type, entry.gpu_count) if terms.fits is not None else None
-        )
-        if found is None:
-            return "a place that holds the workload", ""
-        place = f"{offer.gpu_type}:{entry.gpu_count}" + (
-            f" on {entry.nodes} nodes" if entry.nodes > 1 else ""
-        )
-        return (
-            "a place that holds the workload",
-            f"{place}: {found.why}{f'; {found.remedy}' if found.remedy else ''}",
-        )
-    if rule == COUNT:
-        return f"{entry.gpu_count} per machine", f"{offer.gpu_count:g} per machine"
-    if rule == CAPACITY:
-        return (
-            " or ".join(map(str, entry.capacity)),
-            f"{offer.capacity}{'' if offer.capacity != RESERVATION else ', by its name only'}",
-        )
-    if rule == SOLD:
-        return f"{offer.capacity} capacity", offer.restriction
-    if rule == REGION:
-        named = (
-            f"; {offer.provider} has {', '.join(sorted(skills.regions))}"
-            if skills is not None and skills.regions
-            else ""
-        )
-        return " or ".join(ask.regions), f"{offer.region or 'no region named'}{named}"
-    if rule == PROVIDER:
-        return " or ".join(ask.providers), offer.provider
-    if rule == MARKETPLACE:
-        return (
-            f"{offer.provider} under providers, or marketplaces: true",
-            f"a stranger's host at {offer.provider}",
-        )
-    if rule == ADAPTER:
-        return "a provider that can be ordered from", f"no adapter for {offer.provider} yet"
-    if rule == KIND:
-        more = (
-            " without a workload"
-            if ask.workload is None and skills is not None and ask.kind in skills.workload_kinds
-            else ""
-        )
-        return (
-            f"a {ask.kind}",
-            (
-                f"{offer.provider} can only be a"
-                f" {' or '.join(sorted(skills.kinds if skills else ()))}{more}"
-            ),
-        )
-    if rule == REACH:
-        if terms.closed is not None and (
-            why := terms.closed(offer.provider, offer.machine_type, entry.nodes)
-        ):
-            return "machines that can be told of each other, or of a token, by login", why
-        if ask.ssh and skills is not None and not skills.ssh:
-            return "machines that answer ssh", f"{offer.provider}'s do not"
-        if ask.login and skills is not None and not (skills.ssh or skills.login):
-            return "machines that take commands from here", f"{offer.provider}'s do not"
-        return (
-            f"port {', '.join(map(str, ask.ports))} open",
-            f"{offer.provider} opens no ports of a machine",
-        )
-    if rule == NODES:
-        return (
-            f"{entry.nodes} nodes",
-            f"at most {skills.max_nodes if skills else 0} at {offer.provider}",
-        )
-    if rule == TTL:
-        longest = skills.max_ttl_s if skills else None
-        return (
-            f"a ttl of {duration.text(entry.ttl_s or 0)}",
-            f"a machine lives at most {duration.text(longest or 0)} at {offer.provider}",
-        )
-    if rule == SECRET:
-        missing = ", ".join(name for name, able in ask.secrets if offer.provider not in able)
-        return (
-            f"a reference for {missing} at {offer.provider}",
-            f"none under secrets.{missing.partition(',')[0]}.{offer.provider}",
-        )
-    if rule == KEPT:
-        return "a place that its checkpoints can be kept from", (
-            unkept(ask, skills) if skills is not None else ""
-        )
-    if rule in (DISK, DRIVER):
-        host = (
-            terms.hosted(entry, offer.provider, offer.machine_type)
-            if terms.hosted is not None
-            else None
-        )
-        if rule == DISK:
-            return "a disk that holds what runs there", host.disk if host is not None else ""
-        return "a driver that runs the image", host.driver if host is not None else ""
-    if rule == CONFIGURED:
-        return f"credentials for {offer.provider}", terms.unavailable.get(offer.provider, "none")
-    if rule == ORDERABLE:
-        what = (
-            offer.machine_type
-            if skills and not skills.orders(offer.machine_type)
-            else offer.capacity
-        )
-        return "what the adapter can order", f"{what} cannot be ordered yet"
-    if rule == PRICE:
-        return "a known price", "no price"
-    if rule == DOUBT:
-        return "a price that can be true, or accept_suspect_prices: true", Doubts(terms.table).why(
-            row
-        )
-    if rule == CAP:
-        own = Overrides(ask.price_overrides).price(
-            offer.provider, offer.region, offer.machine_type, offer.gpu_type, offer.capacity
-        )
-        node = own if own is not None else known(offer.node_micro_usd)
-        if own is None and node is not None and terms.hosted is not None:
-            host = terms.hosted(entry, offer.provider, offer.machine_type)
-            node += host.micro_usd if host is not None else 0
-        return (
-            f"at most {per_hour(ask.max_price_micro_usd)}",
-            f"{per_hour(None if node is None else node * entry.nodes)}, above the cap",
-        )
-    block = blocklist.covering(
-        terms.blocks.get(offer.provider, ()),
-        offer.region,
-        offer.zone,
-        offer.machine_type,
-        offer.gpu_type,
-        offer.capacity,
-    )
-    if block is not None and block.closed:
-        return "a place that the account can use", block.reason
-    rest = (
-        f" (left alone for another {duration.text(max(block.until - terms.now, 1))})"
-        if block and block.until < float("inf")
-        else ""
-    )
-    return "a place that was not refused lately", f"{block.reason if block else 'refused'}{rest}"
 
 
 def asked(ask: Ask) -> str:

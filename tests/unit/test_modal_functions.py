@@ -529,7 +529,7 @@ def test_b46_the_warm_floor_is_priced_24_hours_a_day():
     spec = declared("service", section={"min_containers": 1, "max_containers": 3})
     made = plan(spec.ask(), setup=spec.setup(), use_journal=False)
     assert 2_418_282 == made.best.micro_usd
-    text = " ".join(str(made).split())
+    text = " ".join(render.as_text(made).split())
     assert "idle floor: 1 always runs, $0.8061/h 24 h a day = $19.35 a day, $588.45 a month" in text
     assert "busy hour: $0.8061/h a container, at most 3: $2.42/h" in text
     dear = declared(
