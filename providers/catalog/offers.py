@@ -3,7 +3,7 @@ model and the offer table.
 
 One line of a provider's file is a machine at a place, with what it costs on demand and as spot;
 `machines.csv` says what the machine is and which kinds of capacity are sold; `sources.csv` names
-and dates the prices. The files are made by `providers.catalog.generate` and hold no comma and no
+and dates the prices. A provider of `machines.csv` has one file of its name. The files are made by `providers.catalog.generate` and hold no comma and no
 quote, so that a split reads them. Columns are filled machine by machine, not offer by offer: that
 is what keeps a cold load short.
 """
@@ -20,9 +20,6 @@ from providers.model.ask import CAPACITIES, FLEX_START, ON_DEMAND, RESERVATION, 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Mapping, Sequence
-
-PROVIDERS = ("gcp", "aws", "modal")
-"""Providers with bundled prices, one file each."""
 
 STALE_AFTER_DAYS = 180
 
@@ -45,9 +42,11 @@ class Catalog(NamedTuple):
 
 
 def lines(name: str, folder: str = _DATA) -> list[list[str]]:
-    """The fields of a data file, line by line, without its heading. One file read."""
+    """The fields of a data file, line by line, without the remark and the heading at its top. One
+    file read.
+    """
     with open(os.path.join(folder, name), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - as above
-        return [line.split(",") for line in file.read().splitlines()[1:]]
+        return [line.split(",") for line in file.read().splitlines()[2:]]
 
 
 @cache
@@ -61,7 +60,7 @@ def catalog(folder: str = _DATA) -> Catalog:
     columns: tuple[list[Any], ...] = tuple([] for _ in COLUMNS)
     by_gpu: dict[str, list[int]] = {}
     dates: dict[str, tuple[str, str]] = {}
-    for provider in PROVIDERS:
+    for provider in dict.fromkeys(provider for provider, _ in machines):
         rows = lines(f"{provider}.csv", folder)
         used: set[str] = set()
         start = 0

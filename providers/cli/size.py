@@ -32,14 +32,14 @@ def run(arguments: Sequence[str]) -> int:
         return OK
     providers = tuple(options.provider or ())
     for provider in providers:
-        from providers.catalog.offers import PROVIDERS
+        from providers.catalog.offers import catalog
 
-        if provider not in PROVIDERS:
+        if provider not in (priced := catalog().dates):
             raise SpecError(
                 [
                     Problem(
                         "--provider",
-                        f"one with bundled prices: {', '.join(PROVIDERS)}",
+                        f"one with bundled prices: {', '.join(priced)}",
                         repr(provider),
                     )
                 ]

@@ -213,9 +213,8 @@ def test_the_stand_ins_zones_are_what_the_committed_sources_give():
     """The committed zones.json is what its generator makes of the catalog's sources."""
     from providers.rehearsal.clouds.aws import generate
 
-    source = Path(providers.__file__).parent / "catalog" / "sources" / "aws_gpu_offers.csv.gz"
-    with gzip.open(source, "rt", encoding="utf-8") as file:
-        assert generate.zones(list(csv.DictReader(file))) == places._table()
+    sources = Path(providers.__file__).parent / "catalog" / "sources"
+    assert generate.zones(generate.rows(sources)) == places._table()
 
 
 def test_each_gpu_is_in_one_quota_bucket():

@@ -2,7 +2,7 @@
 
 import csv
 import datetime
-import gzip
+import re
 import shutil
 import subprocess
 import sys
@@ -317,19 +317,44 @@ def test_places_are_places(every):
 
 def changed(tmp_path, name, edit):
     """A copy of the sources in which one table's rows went through `edit`."""
-    for path in SOURCES.glob("*.csv*"):
+    for path in SOURCES.glob("*.csv"):
         shutil.copy(path, tmp_path / path.name)
     rows = list(generate.read(SOURCES, name))
     for row in rows:
         edit(row)
-    packed = tmp_path / f"{name}.csv.gz"
-    with (
-        gzip.open(packed, "wt") if packed.exists() else (tmp_path / f"{name}.csv").open("w")
-    ) as file:
+    with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+        file.write("# changed by a test\n")
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
     return tmp_path
+
+
+def test_every_table_says_where_it_comes_from():
+    """The first line of a source says its origin, its date and whether it is generated or edited by
+    hand; that of a bundled table says whether it may be edited.
+    """
+    for path in sorted(SOURCES.glob("*")):
+        if path.name != "README.md":
+            first = path.read_text().splitlines()[0]
+            assert path.suffix == ".csv" and re.match(
+                r"# (generated|edited by hand): .*20\d\d-", first
+            )
+    for path in sorted((SOURCES.parent / "data").glob("*.csv")):
+        first = path.read_text().splitlines()[0]
+        if path.name in MADE:
+            assert first == generate.REMARK
+        else:
+            assert first.startswith("# edited by hand: ")
+
+
+def test_a_source_that_does_not_say_where_it_comes_from_is_refused(tmp_path):
+    """Its first row would else be passed over."""
+    folder = changed(tmp_path, "modal", lambda row: None)
+    path = folder / "modal.csv"
+    path.write_text(path.read_text().partition("\n")[2])
+    with pytest.raises(ValueError, match="says where it is from"):
+        generate.make(folder)
 
 
 def test_the_unverified_column_is_never_a_price(tmp_path):

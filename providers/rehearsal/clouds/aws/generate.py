@@ -1,7 +1,7 @@
 """Writes the stand-in's committed `zones.json`. Run by hand when the source changes.
 
     python -m providers.rehearsal.clouds.aws.generate providers/catalog/sources  # from
-    aws_gpu_offers.csv.gz
+    aws_gpu_offers.csv
 
 Owns the file's form: the regions' zone ids, and the zone ids that have a type. Imports nothing of
 the package.
@@ -10,7 +10,6 @@ the package.
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import sys
 from pathlib import Path
@@ -29,10 +28,15 @@ def zones(rows: list[dict[str, str]]) -> dict[str, dict[str, list[str]]]:
     }
 
 
+def rows(folder: Path) -> list[dict[str, str]]:
+    """The rows of the catalog's source, below the remark at its top."""
+    text = (folder / "aws_gpu_offers.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()[1:]))
+
+
 def main(folder: str) -> None:
     """Reads the source and writes the file beside this module."""
-    with gzip.open(Path(folder) / "aws_gpu_offers.csv.gz", "rt", encoding="utf-8") as file:
-        made = zones(list(csv.DictReader(file)))
+    made = zones(rows(Path(folder)))
     (Path(__file__).parent / "zones.json").write_text(
         json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8"
     )

@@ -13,7 +13,6 @@ Owns which methods are served. Imports nothing of the package.
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import sys
 from pathlib import Path
@@ -136,7 +135,7 @@ def installed(api: str = "compute.v1") -> dict[str, Any]:
 
 def machines(source: Path) -> dict[str, Any]:
     """Machine types with their size, GPU and zones; GPUs that attach to N1 with their zones and
-    counts. Reads three CSV files, plain or gzipped.
+    counts. Reads three CSV files.
 
     A row without a zone is a type that its region has, in a zone no source names: kept under
     `regions`, never given a made-up zone.
@@ -177,13 +176,8 @@ def machines(source: Path) -> dict[str, Any]:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    packed = path.with_name(f"{path.name}.gz")
-    text = (
-        gzip.decompress(packed.read_bytes()).decode()
-        if packed.exists()
-        else path.read_text(encoding="utf-8")
-    )
-    return list(csv.DictReader(text.splitlines()))
+    """The rows of one of the catalog's sources, below the remark at its top."""
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()[1:]))
 
 
 def _plain(table: dict[str, dict[str, Any]]) -> dict[str, Any]:
