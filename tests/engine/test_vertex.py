@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from providers.adapters.gcp.vertex import adapter
 from providers.rehearsal.clouds.vertex import console
 from providers.rehearsal.store import open_store
 from providers.engine import operations
@@ -69,6 +70,8 @@ class Rig:
 @pytest.fixture
 def rig(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    # All 20 regions are looked through in tests/unit/test_vertex.py.
+    monkeypatch.setattr(adapter, "LOCATIONS", frozenset(JOB["regions"]))
     made = Rig()
     yield made
     made.world.close()
@@ -147,8 +150,7 @@ def test_a_failed_job_stays_failed(rig):
 def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig):
     """Cancelled at Google's console: the state says failed, cancelled; nothing is bought again."""
     held = rig.create()
-    adapter = rig.world.adapter("vertex")
-    adapter._client.call(
+    rig.world.adapter("vertex").real._client.call(
         lambda s: s.projects()
         .locations()
         .customJobs()
