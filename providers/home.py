@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _ROOM = 64 * 1024
 """Bytes that SQLite needs to open a file beside which it keeps its log."""
 JOURNAL_FILE = "journal.db"
+REHEARSAL_FILE = "rehearsal.db"
 
 
 def home(*, writable: bool = True) -> Path:

@@ -3,7 +3,7 @@ presents itself.
 
 A folder `providers/adapters/<name>/` (or an entry point of group `gpus.adapters`) exposes
 `MANIFEST`, a Manifest. Importing the folder must not import the cloud's SDK: `connect` does, when a
-call is about to be made. Adapters import model, errors, this module and the rehearsal store.
+call is about to be made. Adapters import model, errors and this module, never the rehearsal.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
     from providers.model.workload import Program
+    from providers.model.worlds import RehearsedCloud
 
 
 class Repriced(NamedTuple):
@@ -196,6 +197,43 @@ def too_large(path: str, what: str, size: int, most: int, todo: str) -> Problem 
     )
 
 
+def is_loopback(endpoint: str) -> bool:
+    """True for an address on this machine. Pure."""
+    from urllib.parse import urlsplit
+
+    return urlsplit(endpoint).hostname in ("127.0.0.1", "::1", "localhost")
+
+
+def given(provider: str, rehearsed: RehearsedCloud | None) -> RehearsedCloud:
+    """The rehearsal server that `connect` was given. Raises NotConfigured where it was not."""
+    if rehearsed is None:
+        from providers.errors import NotConfigured
+
+        raise NotConfigured(
+            f"{provider}: wanted its rehearsal server, found none; open the world with"
+            " `open_world('rehearsal')`, which starts it",
+            provider=provider,
+        )
+    return rehearsed
+
+
+def rehearsal_endpoint(provider: str, endpoint: str, rehearsed: RehearsedCloud | None) -> str:
+    """Where a rehearsal is reached: the `endpoint` of the settings, which must be on this machine,
+    or the server's own. Raises NotConfigured.
+    """
+    if not endpoint:
+        return given(provider, rehearsed).endpoint()
+    if not is_loopback(endpoint):
+        from providers.errors import NotConfigured
+
+        raise NotConfigured(
+            f"{provider}: wanted an endpoint on this machine for a rehearsal, found {endpoint};"
+            " set world: live for it",
+            provider=provider,
+        )
+    return endpoint
+
+
 class Row(NamedTuple):
     """One code of an adapter's error table. `reading` is the class on a call that creates nothing,
     where it differs; `scope` a word of the adapter's own for what is blocked; `block_s` None: as
@@ -348,7 +386,8 @@ class Programs(NamedTuple):
 class Manifest(NamedTuple):
     """What a folder presents. `connect(world, config)` makes the adapter: `config` is the
     provider's section of settings (project, endpoint...), strings only. It raises NotConfigured
-    when live credentials are missing.
+    when live credentials are missing. In a rehearsal a provider that has a server there is given it
+    as a third argument, a RehearsedCloud.
 
     `options` checks the provider's section of a spec: every problem, each with a path relative to
     the section. The rest is what a provider has beyond that, grouped by question.
@@ -356,7 +395,7 @@ class Manifest(NamedTuple):
 
     name: str
     capabilities: Capabilities
-    connect: Callable[[str, Mapping[str, str]], Adapter]
+    connect: Callable[..., Adapter]
     options: Callable[[Mapping[str, object]], Sequence[Problem]]
     credentials: Credentials = Credentials()
     pricing: Pricing = Pricing()

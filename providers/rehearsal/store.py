@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.home import home, private, remedy
+from providers.home import REHEARSAL_FILE, home, private, remedy
 
 if TYPE_CHECKING:
     import sqlite3
@@ -562,6 +562,16 @@ class Store:
 
     # Beginning
 
+    def has_rows(self, *tables: str) -> bool:
+        """Whether any of a cloud's own tables is there and has a row."""
+        db = self.connection()
+        made = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        return any(
+            db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()  # noqa: S608 - a name of this package
+            for table in tables
+            if table in made
+        )
+
     def begin(self) -> None:
         """Writes the default scenario unless this store has one already."""
         with self.transaction() as db:
@@ -600,9 +610,9 @@ class Store:
             self.begin()
 
 
-def open_store() -> Store:
-    """The store of this user, `home()/rehearsal.db`, with the default scenario on first use."""
-    store = Store(home() / "rehearsal.db")
+def open_store(file: Path | None = None) -> Store:
+    """The store of this user, with the default scenario on first use. `file`: another one."""
+    store = Store(file or home() / REHEARSAL_FILE)
     if not store.connection().execute("SELECT 1 FROM meta WHERE key = 'begun'").fetchone():
         store.begin()
     return store

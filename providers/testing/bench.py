@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from providers.catalog.table import table
 from providers.engine.desired import ClusterSpec
 from providers.engine.market.planning import market
-from providers.engine.runtime.world import open_world
+from providers.engine.runtime.world import connected, open_world
 from providers.errors import QuotaExceeded
 from providers.model.ask import (
     CAPACITIES,
@@ -289,7 +289,7 @@ class Bench:
         """The adapter as another process would have it: nothing remembered but what is on disk and
         at the cloud.
         """
-        return self.harness.manifest.connect(REHEARSAL, self.harness.settings)
+        return connected(self.harness.manifest, REHEARSAL, self.harness.settings)
 
     @cached_property
     def world(self) -> World:

@@ -100,7 +100,7 @@ class SaysGoneOnceAccepted(Broken):
 def test_a_broken_adapter_fails(kind, name, contract_home):
     """Each broken rule is noticed by its case."""
     manifest = HARNESS.manifest._replace(
-        connect=lambda world, config: kind(HARNESS.manifest.connect(world, config))
+        connect=lambda *given: kind(HARNESS.manifest.connect(*given))
     )
     (case,) = [case for case in cases(HARNESS) if str(case) == name]
     with pytest.raises((AssertionError, HalfMade)):

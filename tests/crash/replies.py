@@ -324,15 +324,9 @@ class _Experiment:
 
     def close(self) -> None:
         """Ends the stand-ins of this home."""
-        import providers.adapters.aws.adapter as aws
-        import providers.adapters.clore.worlds as clore
-        import providers.adapters.gcp.adapter as gcp
-        import providers.rehearsal.clouds.modal as modal
+        from providers.rehearsal import start
 
-        for servers in (gcp._standins, aws._standins, clore._servers, modal._shared):
-            for server in servers.values():
-                server.close()
-            servers.clear()
+        start.stop()
         self.store.close()
 
     def wrong(self, kind: str, number: int, words: str) -> None:

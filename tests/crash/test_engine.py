@@ -53,7 +53,7 @@ class Run:
 
 @pytest.fixture
 def experiment(tmp_path, monkeypatch):
-    from providers.adapters.gcp import adapter
+    from providers.rehearsal import start
     from providers.rehearsal.store import open_store
     from providers.engine.runtime.clock import RehearsalClock
 
@@ -64,7 +64,7 @@ def experiment(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setattr(RehearsalClock, "sleep", jump)
     yield open_store()
-    adapter._standins.pop(tmp_path / "rehearsal.db").close()
+    start.stop(tmp_path / "rehearsal.db")
 
 
 def test_the_model_of_the_engine_makes_the_recorded_calls(experiment):

@@ -45,7 +45,7 @@ class Market:
         self.clock.advance(seconds)
 
     def world(self, not_configured="", name="rehearsal"):
-        def connect(world, config):
+        def connect(world, config, rehearsed=None):
             gate = Gate(self.folder / "pace", LIVE_PACE, self.clock.now, self.sleep)
             client = Client(KEY, gate, lambda: self.server.url, trust_environment=False)
             self.opened.append(client)

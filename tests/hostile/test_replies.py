@@ -70,9 +70,7 @@ class Tried:
     def __init__(self, harness, folder):
         self.harness = harness._replace(
             manifest=harness.manifest._replace(
-                connect=lambda world, config: Watched(
-                    Cloud(harness.manifest.connect(world, config))
-                )
+                connect=lambda *given: Watched(Cloud(harness.manifest.connect(*given)))
             )
         )
         self.folder = folder

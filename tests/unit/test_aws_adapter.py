@@ -13,6 +13,7 @@ from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
 from providers.rehearsal.clouds.aws import calls, console, places, things, wire
 from providers.rehearsal.clouds.aws.state import Rows
+from providers.engine.runtime.world import connected
 from providers.rehearsal.store import Store
 from providers.errors import (
     BadCredentials,
@@ -986,11 +987,11 @@ def test_a_rehearsal_needs_no_account_and_reads_none(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    adapter = MANIFEST.connect("rehearsal", {"regions": "us-east-1, us-east-2"})
+    adapter = connected(MANIFEST, "rehearsal", {"regions": "us-east-1, us-east-2"})
     assert ("aws", "rehearsal", None) == (adapter.name, adapter.world, adapter.offers())
     assert [] == adapter.find("own1") and adapter._open is None, "an untouched cloud is not asked"
     assert adapter.submit(order(candidate(machine_type="g6.xlarge")))
-    assert 1 == len(MANIFEST.connect("rehearsal", {}).find("own1"))
+    assert 1 == len(connected(MANIFEST, "rehearsal", {}).find("own1"))
 
 
 def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch):
@@ -1140,7 +1141,7 @@ def test_gpus_rehearse_knows_the_cloud(tmp_path, monkeypatch, capsys):
     assert "aws use1-az1 p5.48xlarge spot: sold out" in said and "L-417A185B: 384" in said
     with pytest.raises(SpecError, match="us-east-1"):
         run(["stock", "aws", "us-east-9", "H100", "spot", "0"])
-    adapter = MANIFEST.connect("rehearsal", {"regions": REGION})
+    adapter = connected(MANIFEST, "rehearsal", {"regions": REGION})
     with pytest.raises(QuotaExceeded):
         adapter.submit(order())
     adapter.submit(order(candidate(B, "g6.xlarge", "spot")))

@@ -151,7 +151,7 @@ class Lab:
 
     def __init__(self, rig):
         self.lines, self.clock = [], Clock(rig)
-        manifests = {"aws": MANIFEST._replace(connect=lambda _world, _config: rig.ec2)}
+        manifests = {"aws": MANIFEST._replace(connect=lambda *_: rig.ec2)}
         self.world = open_world(
             "rehearsal",
             {},

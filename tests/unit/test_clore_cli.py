@@ -98,15 +98,16 @@ def test_check_on_the_rehearsal(capsys):
 
 def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path):
     """The short cut of a cold plan gives what the stand-in gives over the wire, and opens nothing."""
-    from providers.adapters.clore import connect
+    from providers.adapters.clore import MANIFEST
+    from providers.engine.runtime.world import connected
 
-    cold = connect("rehearsal", {}).offers()
+    cold = connected(MANIFEST, "rehearsal", {}).offers()
     assert not (tmp_path / "home" / "rehearsal.db").exists()
     store = open_store()
-    assert cold == connect("rehearsal", {}).offers()
+    assert cold == connected(MANIFEST, "rehearsal", {}).offers()
     assert () == store.requests("marketplace")
     store.set_stock("clore", "NOWHERE", "", "spot", 5)
-    assert cold == connect("rehearsal", {}).offers()
+    assert cold == connected(MANIFEST, "rehearsal", {}).offers()
     assert 1 == len(store.requests("marketplace"))
 
 
@@ -115,7 +116,8 @@ def test_once_something_happened_the_market_is_asked(what):
     """A change of the market, an order, or the scenario's own lines: from then on the stand-in
     answers, over the wire.
     """
-    from providers.adapters.clore import connect
+    from providers.adapters.clore import MANIFEST
+    from providers.engine.runtime.world import connected
     from providers.rehearsal.clouds.clore import untouched
 
     store = open_store()
@@ -133,7 +135,7 @@ def test_once_something_happened_the_market_is_asked(what):
         store.set_stock("clore", "NL", "server-71001", "on-demand", 0)
         store.set_stock("clore", "NL", "server-71001", "spot", 0)
     assert not untouched(store)
-    adapter = connect("rehearsal", {})
+    adapter = connected(MANIFEST, "rehearsal", {})
     if what == "a planned failure":
         with pytest.raises(CloudError):
             adapter.offers()
@@ -146,9 +148,10 @@ def test_once_something_happened_the_market_is_asked(what):
 
 def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path):
     """Looking for an owner's machines starts no stand-in where nothing was ever ordered."""
-    from providers.adapters.clore import connect
+    from providers.adapters.clore import MANIFEST
+    from providers.engine.runtime.world import connected
 
-    assert () == tuple(connect("rehearsal", {}).find("somebody"))
+    assert () == tuple(connected(MANIFEST, "rehearsal", {}).find("somebody"))
     assert not (tmp_path / "home" / "rehearsal.db").exists()
 
 

@@ -15,7 +15,10 @@ from providers.adapters.gcp import compile as native
 from providers.rehearsal.clouds import gcp as standin
 from providers.adapters.gcp.adapter import Gcp
 from providers.adapters.gcp.client import Client
-from providers.rehearsal.store import Store
+from providers.adapters import registry
+from providers.engine.runtime.world import connected
+from providers.rehearsal import start
+from providers.rehearsal.store import Store, open_store
 from providers.errors import (
     BadCredentials,
     HalfMade,
@@ -1089,13 +1092,19 @@ def test_a_rehearsal_never_reaches_a_real_endpoint():
 
 def test_a_rehearsal_starts_its_cloud_once(tmp_path, monkeypatch):
     """Two adapters of one store share one stand-in in this process."""
-    from providers.adapters.gcp import adapter
-
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    first, second = MANIFEST.connect("rehearsal", {}), MANIFEST.connect("rehearsal", {})
-    server = adapter._standins.pop(tmp_path / "rehearsal.db")
+    first, second = connected(MANIFEST, "rehearsal", {}), connected(MANIFEST, "rehearsal", {})
     try:
+        server = start.server("gcp", open_store())
         assert ("rehearsal", "gcp", None) == (first.world, first.name, first.offers())
         assert first._client._endpoint == second._client._endpoint == f"{server.url}/compute/v1/"
     finally:
-        server.close()
+        start.stop(tmp_path / "rehearsal.db")
+
+
+@pytest.mark.parametrize("provider", start.clouds())
+def test_a_rehearsal_without_a_server_is_told_in_one_line(tmp_path, monkeypatch, provider):
+    """An adapter never starts a server by itself: what it was not given is not configured."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    with pytest.raises(NotConfigured, match=f"{provider}: wanted its rehearsal server"):
+        registry.manifests()[provider].connect("rehearsal", {})

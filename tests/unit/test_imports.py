@@ -146,8 +146,8 @@ def test_a_rehearsal_of_google_puts_off_what_it_never_uses():
     them has them.
     """
     code = (
-        "import sys, providers.adapters.gcp as gcp; gcp.connect('rehearsal',"
-        " {}).find('nobody')\nassert not {'pyparsing', 'cryptography'} & set(sys.modules),"
+        "import sys; from providers.engine.runtime.world import open_world;"
+        " open_world('rehearsal').adapter('gcp').find('nobody')\nassert not {'pyparsing', 'cryptography'} & set(sys.modules),"
         " 'imported'\nimport httplib2; from google.oauth2 import service_account; from"
         " google.oauth2.service_account import Credentials\nassert service_account.Credentials is"
         " Credentials and httplib2.auth._parse_www_authenticate({}) == {}\n"

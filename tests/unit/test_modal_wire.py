@@ -89,8 +89,10 @@ def test_several_threads_may_be_the_first_to_need_the_client(tmp_path):
     import sys
 
     code = (
-        "import threading\nfrom providers.adapters.modal import MANIFEST\nwrong = []\ndef look():\n"
-        "    try:\n        assert [] == list(MANIFEST.connect('rehearsal', {}).find('nobody'))\n   "
+        "import threading\nfrom providers.engine.runtime.world import open_world\nwrong = []\n"
+        "def look():\n"
+        "    try:\n        assert [] == list(open_world('rehearsal').adapter('modal').find('nobody'))\n"
+        "   "
         " except BaseException as error:\n        wrong.append(repr(error))\nthreads ="
         " [threading.Thread(target=look) for _ in range(8)]\n[thread.start() for thread in"
         " threads]\n[thread.join() for thread in threads]\nprint(wrong)\n"

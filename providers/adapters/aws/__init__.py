@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
+    from providers.model.worlds import RehearsedCloud
 
 NAME = "aws"
 
@@ -63,18 +64,20 @@ CAPABILITIES = Capabilities(
 )
 
 
-def connect(world: str, config: Mapping[str, str]) -> Adapter:
+def connect(
+    world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
+) -> Adapter:
     """The adapter. Config keys: `profile` (of the AWS configuration files), `regions`
     (comma-separated; what is searched and bought in is limited to them, else every region that the
     account has enabled), `endpoint` (in a rehearsal on loopback only).
 
-    In a rehearsal the stand-in is started inside this process, once, and no AWS configuration of
+    In a rehearsal `rehearsed` is its server, and no AWS configuration of
     this machine is read. Live, credentials come from boto3's own chain (environment, files, SSO,
     one call to an instance's metadata). Raises NotConfigured when boto3 or credentials are missing.
     """
     from providers.adapters.aws.adapter import connect as opened
 
-    return opened(world, config)
+    return opened(world, config, rehearsed)
 
 
 def options(section: Mapping[str, object]) -> Sequence[Problem]:

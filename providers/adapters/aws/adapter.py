@@ -23,7 +23,14 @@ from providers.adapters.aws.errors import (
     from_state,
 )
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
-from providers.adapters.base import ConsoleLog, OwnAccount, PlaceAccess, Repricing
+from providers.adapters.base import (
+    ConsoleLog,
+    OwnAccount,
+    PlaceAccess,
+    Repricing,
+    given,
+    rehearsal_endpoint,
+)
 from providers.errors import (
     CloudError,
     HalfMade,
@@ -39,13 +46,12 @@ from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from providers.adapters.aws.client import Client
     from providers.adapters.base import Repriced
     from providers.model.machine import CheckLine, Handle, Node, Order
     from providers.model.offer import Candidate, Offer
-    from providers.rehearsal.clouds.aws.server import Server
+    from providers.model.worlds import RehearsedCloud
 
 LOOKS_S = (0.0, 2.0, 5.0)
 """Before "nothing was made" is believed: EC2's lists lag behind its creating calls by some seconds
@@ -61,14 +67,8 @@ OF_NO_PROFILE = frozenset({"env", "iam-role", "container-role"})
 machine or container that this runs on.
 """
 
-_standins: dict[Path, Server] = {}
-"""Stand-ins that this process runs, by the file of their store: one each, however many adapters
-there are.
-"""
-_starting = threading.Lock()
 
-
-def connect(world: str, config: Mapping[str, str]) -> Ec2:
+def connect(world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None) -> Ec2:
     """The adapter; see `providers.adapters.aws.connect`."""
     from importlib.util import find_spec
 
@@ -79,52 +79,37 @@ def connect(world: str, config: Mapping[str, str]) -> Ec2:
     regions = tuple(
         dict.fromkeys(name.strip() for name in config.get("regions", "").split(",") if name.strip())
     )
-    endpoint = config.get("endpoint") or None
+    endpoint = config.get("endpoint") or ""
     if world == REHEARSAL:
-        return _rehearsal(endpoint, regions)
-    found = _live(config.get("profile") or "", endpoint, regions, config.get("account") or "")
+        return _rehearsal(endpoint, regions, rehearsed)
+    profile, account = config.get("profile") or "", config.get("account") or ""
+    found = _live(profile, endpoint or None, regions, account)
     if wanted := config.get("account"):
         found.only(wanted)
     return found
 
 
-def _rehearsal(endpoint: str | None, regions: tuple[str, ...]) -> Ec2:
-    if endpoint is not None:
-        from providers.adapters.aws.client import Client, is_loopback, sealed_session
-
-        if not is_loopback(endpoint):
-            text = (
-                f"aws: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set"
-                " world: live for it"
-            )
-            raise NotConfigured(text, provider=PROVIDER)
-        return Ec2(
-            REHEARSAL,
-            lambda: Client(sealed_session(), endpoint),
-            regions=regions,
-            looks_s=REHEARSAL_LOOKS_S,
-        )
-    from providers.rehearsal.clouds.aws.state import untouched
-    from providers.rehearsal.store import open_store
-
-    store = open_store()
+def _rehearsal(endpoint: str, regions: tuple[str, ...], rehearsed: RehearsedCloud | None) -> Ec2:
+    if endpoint:
+        # What is wrong with it is told now, not at the first call.
+        rehearsal_endpoint(PROVIDER, endpoint, rehearsed)
+    else:
+        rehearsed = given(PROVIDER, rehearsed)
 
     def opened() -> Client:
         from providers.adapters.aws.client import Client, sealed_session
-        from providers.rehearsal.clouds import aws
 
-        with _starting:
-            if store.path not in _standins:
-                _standins[store.path] = aws.start(store)
-            return Client(sealed_session(), _standins[store.path].url)
+        return Client(sealed_session(), rehearsal_endpoint(PROVIDER, endpoint, rehearsed))
 
+    if rehearsed is None:
+        return Ec2(REHEARSAL, opened, regions=regions, looks_s=REHEARSAL_LOOKS_S)
     return Ec2(
         REHEARSAL,
         opened,
         regions=regions,
-        now=store.now,
+        now=rehearsed.now,
         looks_s=REHEARSAL_LOOKS_S,
-        untouched=lambda: untouched(store),
+        untouched=rehearsed.untouched,
     )
 
 

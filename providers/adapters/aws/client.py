@@ -11,7 +11,6 @@ import os
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
@@ -20,6 +19,7 @@ from botocore.exceptions import ClientError
 from botocore.loaders import create_loader
 
 from providers.adapters.aws.errors import Context, from_exception, from_response
+from providers.adapters.base import is_loopback
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 CONNECT_S, READ_S = 10.0, 60.0
 HOME_REGION = "us-east-1"
 """Where questions go that concern no region; every account has it."""
-
-
-def is_loopback(endpoint: str) -> bool:
-    """True for an address on this machine."""
-    return urlsplit(endpoint).hostname in ("127.0.0.1", "::1", "localhost")
 
 
 @cache

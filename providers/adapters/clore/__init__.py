@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from providers.adapters.base import Adapter, Placement
     from providers.model.machine import Setup
     from providers.model.workload import Program
+    from providers.model.worlds import RehearsedCloud
 
 NAME = "clore"
 
@@ -39,17 +40,19 @@ CAPABILITIES = Capabilities(
 )
 
 
-def connect(world: str, config: Mapping[str, str]) -> Adapter:
+def connect(
+    world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
+) -> Adapter:
     """The adapter. Config keys: every option of `options.clore`, as text; the key comes from
     CLORE_API_KEY alone, since settings stand in states.
 
-    In a rehearsal the stand-in is started inside this process, once. Live, no key is needed to list
+    In a rehearsal `rehearsed` is its server. Live, no key is needed to list
     offers: `not_configured` of the adapter says when one is missing for buying. Raises SpecError
     for a filter that cannot be read. No calls.
     """
     from providers.adapters.clore.worlds import connect as opened
 
-    return opened(world, config)
+    return opened(world, config, rehearsed)
 
 
 def options(section: Mapping[str, object]) -> Sequence[Problem]:

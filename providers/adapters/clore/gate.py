@@ -24,6 +24,8 @@ class Pace(NamedTuple):
 
 
 LIVE_PACE = Pace()
+REHEARSAL_PACE = Pace(0.05, 0.25)
+"""A twentieth of the real limits, so that a rehearsal does not drag."""
 
 
 class Gate:

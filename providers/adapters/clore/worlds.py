@@ -1,32 +1,30 @@
-"""How the adapter of one world is put together: key, pace, memory, clock, endpoint. Starts the
-stand-in for a rehearsal; makes no calls.
+"""How the adapter of one world is put together: key, pace, memory, clock, endpoint. Makes no
+calls.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from providers.adapters.base import given
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.adapters.clore.client import BASE_URL, Client
-from providers.adapters.clore.gate import LIVE_PACE, Gate
+from providers.adapters.clore.gate import LIVE_PACE, REHEARSAL_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import read
 from providers.adapters.clore.orders import order_id
 from providers.errors import NotConfigured, Problem, SpecError
-from providers.home import home
+from providers.home import REHEARSAL_FILE, home
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from providers.adapters.clore.options import Options
-    from providers.rehearsal.clouds.clore.server import Server
-    from providers.rehearsal.store import Store
+    from providers.model.worlds import RehearsedCloud
 
 KEY_VARIABLE, JUPYTER_VARIABLE = "CLORE_API_KEY", "CLORE_JUPYTER_TOKEN"
 """Secrets come from the environment alone: settings are kept in a stack's state."""
@@ -36,11 +34,12 @@ ACCOUNT = "key"
 
 LIVE_SOURCE = "clore.ai marketplace, listed live"
 
-_servers: dict[str, Server] = {}
-_lock = threading.Lock()
+REHEARSAL_KEY, REHEARSAL_SOURCE = "rehearsal", "rehearsal market, made up 2026-11-27"
 
 
-def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
+def connect(
+    world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
+) -> CloreAdapter:
     """See `providers.adapters.clore.connect`."""
     if find_spec("httpx") is None:
         raise NotConfigured(
@@ -57,7 +56,7 @@ def connect(world: str, config: Mapping[str, str]) -> CloreAdapter:
         ) from None
     token = os.environ.get(JUPYTER_VARIABLE, "").strip()
     if world == REHEARSAL:
-        return _rehearsal(chosen, token)
+        return _rehearsal(chosen, token, given("clore", rehearsed))
     key = os.environ.get(KEY_VARIABLE, "").strip()
     missing = (
         ""
@@ -118,68 +117,19 @@ def same_account(client: Client, memory: Memory, wanted: str, found: str) -> Non
     raise NotConfigured(f"{text}; set {KEY_VARIABLE}", provider="clore", code="other-key")
 
 
-class _Rehearsal:
-    """The rehearsal market of this home. Its store is opened, and its stand-in started (once in
-    this process), when they are first needed.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._store: Store | None = None
-
-    def store(self) -> Store:
-        """The shared store."""
-        if self._store is None:
-            from providers.rehearsal.store import open_store
-
-            self._store = open_store()
-        return self._store
-
-    def now(self) -> float:
-        """The world's moment. A store that is not there has moved no clock."""
-        return self.store().now() if self._store is not None or self.path.exists() else time.time()
-
-    def address(self) -> str:
-        """Where the stand-in listens."""
-        with _lock:
-            server = _servers.get(str(self.path))
-            if server is None:
-                from providers.rehearsal.clouds.clore.server import start
-
-                server = _servers[str(self.path)] = start(self.store())
-            return server.url
-
-    def unopened(self) -> list[object] | None:
-        """The market as the stand-in would list it, while nothing has happened in it: a plan then
-        starts no server and imports no HTTP client.
-        """
-        if self.path.exists():
-            from providers.rehearsal.clouds.clore import untouched
-
-            if not untouched(self.store()):
-                return None
-        from providers.rehearsal.clouds.clore.inventory import servers
-
-        return list(servers())
-
-
-def _rehearsal(chosen: Options, token: str) -> CloreAdapter:
-    from providers.rehearsal.clouds.clore import KEY, PACE, SOURCE
-
-    found = _Rehearsal(home() / "rehearsal.db")
-    gate = Gate(home() / "clore-rehearsal.pace", PACE, time.time, time.sleep)
-    client = Client(KEY, gate, found.address, trust_environment=False)
-    memory = Memory(found.path)
+def _rehearsal(chosen: Options, token: str, rehearsed: RehearsedCloud) -> CloreAdapter:
+    gate = Gate(home() / "clore-rehearsal.pace", REHEARSAL_PACE, time.time, time.sleep)
+    client = Client(REHEARSAL_KEY, gate, rehearsed.endpoint, trust_environment=False)
     return CloreAdapter(
         REHEARSAL,
         client,
-        memory,
+        Memory(home() / REHEARSAL_FILE),
         chosen,
-        found.now,
-        SOURCE,
+        rehearsed.now,
+        REHEARSAL_SOURCE,
         jupyter_token=token,
         variable=_variable,
-        unopened=found.unopened,
+        unopened=rehearsed.market,
         sole=True,
     )
 

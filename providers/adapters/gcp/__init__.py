@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
+    from providers.model.worlds import RehearsedCloud
 
 NAME = "gcp"
 
@@ -63,11 +64,13 @@ CAPABILITIES = Capabilities(
 )
 
 
-def connect(world: str, config: Mapping[str, str]) -> Adapter:
+def connect(
+    world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
+) -> Adapter:
     """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/compute/v1/`; in a
     rehearsal on loopback only).
 
-    In a rehearsal the stand-in is started inside this process, once. Live, reads Google's
+    In a rehearsal `rehearsed` is its server. Live, reads Google's
     application default credentials (files, environment, or one call to a metadata server). Raises
     NotConfigured when credentials or the project are missing.
     """
@@ -77,7 +80,7 @@ def connect(world: str, config: Mapping[str, str]) -> Adapter:
         postpone()
     from providers.adapters.gcp.adapter import connect as opened
 
-    return opened(world, config)
+    return opened(world, config, rehearsed)
 
 
 def options(section: Mapping[str, object]) -> Sequence[Problem]:

@@ -7,16 +7,15 @@ Google's own). Must not retry a creating call. Google's packages come in through
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
-from providers.adapters.base import ConsoleLog, OwnAccount
+from providers.adapters.base import ConsoleLog, OwnAccount, rehearsal_endpoint
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp import refusals
-from providers.adapters.gcp.client import Client, checked_project, default_credentials, is_loopback
+from providers.adapters.gcp.client import Client, checked_project, default_credentials
 from providers.adapters.gcp.errors import PROVIDER, Context, from_operation
 from providers.errors import (
     CloudError,
@@ -37,11 +36,10 @@ from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from providers.model.machine import CheckLine, Node, Order, Setup
     from providers.model.offer import Candidate, Offer
-    from providers.rehearsal.clouds.gcp.server import Server
+    from providers.model.worlds import RehearsedCloud
 
 REHEARSAL_PROJECT = "rehearsal"
 EDIT_WAIT_S = 60.0
@@ -53,41 +51,19 @@ PREEMPTED_BLOCK_S = 180.0
 LISTED_FROM = 8
 """From so many machines in one zone on, they are listed instead of asked for one by one."""
 
-_standins: dict[Path, Server] = {}
-"""Stand-ins that this process runs, by the file of their store: one each, however many adapters
-there are.
-"""
-_starting = threading.Lock()
 
-
-def connect(world: str, config: Mapping[str, str]) -> Gcp:
+def connect(world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None) -> Gcp:
     """The adapter; see `providers.adapters.gcp.connect`."""
-    endpoint = config.get("endpoint") or None
+    endpoint = config.get("endpoint") or ""
     if world == REHEARSAL:
-        return _rehearsal(
-            checked_project(config.get("project") or REHEARSAL_PROJECT, PROVIDER), endpoint
-        )
-    return _live(config.get("project") or "", endpoint)
+        project = checked_project(config.get("project") or REHEARSAL_PROJECT, PROVIDER)
+        return _rehearsal(project, rehearsal_endpoint(PROVIDER, endpoint, rehearsed))
+    return _live(config.get("project") or "", endpoint or None)
 
 
-def _rehearsal(project: str, endpoint: str | None) -> Gcp:
+def _rehearsal(project: str, endpoint: str) -> Gcp:
     from google.auth.credentials import AnonymousCredentials
 
-    if endpoint is None:
-        from providers.rehearsal.clouds import gcp
-        from providers.rehearsal.store import open_store
-
-        store = open_store()
-        with _starting:
-            if store.path not in _standins:
-                _standins[store.path] = gcp.start(store)
-            endpoint = f"{_standins[store.path].url}/compute/v1/"
-    elif not is_loopback(endpoint):
-        raise NotConfigured(
-            f"gcp: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set world:"
-            " live for it",
-            provider=PROVIDER,
-        )
     return Gcp(REHEARSAL, Client(project, AnonymousCredentials(), endpoint), second_look_s=0.05)
 
 

@@ -14,7 +14,6 @@ import ssl
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import httplib2
 from google.auth.credentials import AnonymousCredentials
@@ -22,6 +21,7 @@ from googleapiclient.discovery import build_from_document
 from googleapiclient.discovery_cache import get_static_doc
 from googleapiclient.errors import HttpError
 
+from providers.adapters.base import is_loopback
 from providers.adapters.gcp import errors as compute
 from providers.adapters.gcp.options import is_project
 from providers.errors import GpusError, NotConfigured
@@ -59,11 +59,6 @@ class Api(NamedTuple):
 
 
 COMPUTE = Api("compute", "v1", compute.PROVIDER, compute.from_http, compute.from_exception)
-
-
-def is_loopback(endpoint: str) -> bool:
-    """True for an address on this machine."""
-    return urlsplit(endpoint).hostname in ("127.0.0.1", "::1", "localhost")
 
 
 def checked_project(project: str, provider: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import Console, Credentials, Limits, Manifest, Pricing, Programs
+from providers.adapters.base import Console, Credentials, Limits, Manifest, Pricing, Programs, given
 from providers.adapters.modal.regions import REGIONS
 from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from providers.model.machine import Node, Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.workload import Program
+    from providers.model.worlds import RehearsedCloud
 
 CAPABILITIES = Capabilities(
     provider="modal",
@@ -42,13 +43,15 @@ CAPABILITIES = Capabilities(
 )
 
 
-def connect(world: str, config: Mapping[str, str]) -> Modal:
+def connect(
+    world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
+) -> Modal:
     """The adapter. `config`: `environment`, `profile` (of `~/.modal.toml`) and `app` (default
     `gpus`).
 
     Reads the credentials; the first call opens the connection.
 
-    In a rehearsal the first call starts the stand-in inside this process, once. Raises
+    In a rehearsal `rehearsed` is its server, which the first call starts. Raises
     NotConfigured when the client is not installed or, live, when credentials are missing.
     """
     import time
@@ -74,18 +77,15 @@ def connect(world: str, config: Mapping[str, str]) -> Modal:
             ),
             time.time,
         )
-    from providers.rehearsal.clouds import modal
-    from providers.rehearsal.store import open_store
-
-    store = open_store()
+    cloud = given("modal", rehearsed)
     token = Credentials("ak-rehearsal", "as-rehearsal", "the rehearsal's own token")
     client = Client(
         token,
-        url=lambda: modal.shared(store).url,
+        url=cloud.endpoint,
         environment=config.get("environment") or "main",
         app=app,
     )
-    return Modal(world, client, store.now, lambda: modal.untouched(store))
+    return Modal(world, client, cloud.now, cloud.untouched)
 
 
 def check_options(section: Mapping[str, object]) -> Sequence[Problem]:

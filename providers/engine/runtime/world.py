@@ -22,6 +22,7 @@ from providers.errors import (
     Transient,
     Unclassified,
 )
+from providers.home import REHEARSAL_FILE
 from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
 if TYPE_CHECKING:
@@ -51,9 +52,6 @@ changes with every run.
 """
 
 
-_STORE = "rehearsal.db"
-
-
 def _account(section: Mapping[str, str]) -> Account:
     return tuple(sorted((key, value) for key, value in section.items() if key not in _NO_ACCOUNT))
 
@@ -70,14 +68,18 @@ def _unusable(error: Exception) -> str:
     """The rehearsal's own file or folder cannot be used: one line with what to do."""
     from providers.home import home, remedy
 
-    if isinstance(error, OSError) and error.filename and str(error.filename).endswith(_STORE):
+    if (
+        isinstance(error, OSError)
+        and error.filename
+        and str(error.filename).endswith(REHEARSAL_FILE)
+    ):
         return f"{error.filename}: wanted the rehearsal's state, found that {error.strerror}"
     if isinstance(error, OSError):
         return f"wanted the rehearsal's state, found {error}"
     try:
-        where = str(home() / _STORE)
+        where = str(home() / REHEARSAL_FILE)
     except OSError:
-        where = _STORE
+        where = REHEARSAL_FILE
     todo = remedy(
         error, "move it away to begin afresh (what is rehearsed there is lost; it costs nothing)"
     )
@@ -124,6 +126,18 @@ def _unheard() -> None:
     import logging
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+
+def connected(manifest: Manifest, world: str, config: Mapping[str, str]) -> Adapter:
+    """The adapter of a world by its manifest, not guarded; in a rehearsal it is given the server of
+    its cloud. Raises NotConfigured.
+    """
+    if world == REHEARSAL:
+        from providers.rehearsal import start
+
+        if (cloud := start.rehearsed(manifest.name)) is not None:
+            return manifest.connect(world, config, cloud)
+    return manifest.connect(world, config)
 
 
 class World:
@@ -287,7 +301,7 @@ class World:
         from providers.adapters.guard import Cloud
 
         try:
-            return Cloud(self.manifests[provider].connect(self.name, config))
+            return Cloud(connected(self.manifests[provider], self.name, config))
         except GpusError:
             raise
         except ImportError as error:

@@ -87,8 +87,6 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         self.project = "rehearsal"
         self._under_way: set[asyncio.Task[Any]] = set()
         self._local = threading.local()
-        self._starting = threading.Lock()
-        self._server: Any = None
 
     async def settled(self) -> None:
         """Returns once no call is under way any more."""
@@ -116,13 +114,10 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
     @property
     def _url(self) -> str:
         """Where the Compute Engine stand-in listens; it is started in this process on first use."""
-        from providers.rehearsal.clouds import gcp
+        from providers.rehearsal import start
         from providers.rehearsal.store import open_store
 
-        with self._starting:
-            if self._server is None:
-                self._server = gcp.start(open_store())
-            return str(self._server.url)
+        return start.server("gcp", open_store()).url
 
     async def Handshake(self, _request: Any, _context: Any) -> Any:
         return provider_pb2.ProviderHandshakeResponse()

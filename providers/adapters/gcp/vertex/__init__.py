@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.workload import Program
+    from providers.model.worlds import RehearsedCloud
 
 NAME = "vertex"
 
@@ -45,11 +46,13 @@ CAPABILITIES = Capabilities(
 )
 
 
-def connect(world: str, config: Mapping[str, str]) -> Adapter:
+def connect(
+    world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
+) -> Adapter:
     """The adapter. Config keys: `project`, `endpoint` (of the API, ending in `/`; in a rehearsal on
     loopback only).
 
-    In a rehearsal the stand-in is started inside this process, once. Live, the project must be
+    In a rehearsal `rehearsed` is its server. Live, the project must be
     named here or in `GPUS_VERTEX_PROJECT`, and Google's application default credentials are read.
     Raises NotConfigured when either is missing.
     """
@@ -59,7 +62,7 @@ def connect(world: str, config: Mapping[str, str]) -> Adapter:
         postpone()
     from providers.adapters.gcp.vertex.adapter import connect as opened
 
-    return opened(world, config)
+    return opened(world, config, rehearsed)
 
 
 def options(section: Mapping[str, object]) -> Sequence[Problem]:

@@ -8,17 +8,15 @@ Google's packages come in through `client` only. Must not import the engine.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import OwnAccount
+from providers.adapters.base import OwnAccount, rehearsal_endpoint
 from providers.adapters.gcp.client import (
     Api,
     Client,
     checked_project,
     default_credentials,
-    is_loopback,
 )
 from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import job as native
@@ -34,6 +32,7 @@ from providers.errors import (
     Transient,
     Unsupported,
 )
+from providers.home import REHEARSAL_FILE, home
 from providers.model.ask import FLEX_START
 from providers.model.machine import GONE, CheckLine, Node, Ticket
 from providers.model.place import Scope
@@ -41,11 +40,10 @@ from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from providers.model.machine import Handle, Order
     from providers.model.offer import Candidate, Offer
-    from providers.rehearsal.clouds.gcp.server import Server
+    from providers.model.worlds import RehearsedCloud
 
 REHEARSAL_PROJECT = "rehearsal"
 PROJECT_VARIABLE = "GPUS_VERTEX_PROJECT"
@@ -60,9 +58,6 @@ AT_ONCE = 8
 PAGE = 100
 
 JOB = "job"
-
-_standins: dict[Path, Server] = {}
-_starting = threading.Lock()
 
 
 def endpoint_of(uri: str) -> str:
@@ -83,41 +78,29 @@ def endpoint_of(uri: str) -> str:
 API = Api("aiplatform", "v1", PROVIDER, from_http, from_exception, endpoint_of)
 
 
-def connect(world: str, config: Mapping[str, str]) -> Vertex:
+def connect(
+    world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
+) -> Vertex:
     """The adapter; see `providers.adapters.gcp.vertex.connect`."""
-    endpoint = config.get("endpoint") or None
+    endpoint = config.get("endpoint") or ""
     return (
-        _rehearsal(config.get("project") or REHEARSAL_PROJECT, endpoint)
+        _rehearsal(config.get("project") or REHEARSAL_PROJECT, endpoint, rehearsed)
         if world == REHEARSAL
-        else _live(config.get("project") or "", endpoint)
+        else _live(config.get("project") or "", endpoint or None)
     )
 
 
-def _rehearsal(project: str, endpoint: str | None) -> Vertex:
+def _rehearsal(project: str, endpoint: str, rehearsed: RehearsedCloud | None) -> Vertex:
     from google.auth.credentials import AnonymousCredentials
 
-    from providers.rehearsal.clouds import vertex
-    from providers.rehearsal.store import open_store
-
-    store = open_store()
-    if endpoint is None:
-        with _starting:
-            if store.path not in _standins:
-                _standins[store.path] = vertex.start(store)
-            endpoint = f"{_standins[store.path].url}/"
-    elif not is_loopback(endpoint):
-        raise NotConfigured(
-            f"vertex: wanted an endpoint on this machine for a rehearsal, found {endpoint}; set"
-            " world: live for it",
-            provider=PROVIDER,
-        )
-    client = Client(checked_project(project, PROVIDER), AnonymousCredentials(), endpoint, api=API)
+    url = rehearsal_endpoint(PROVIDER, endpoint, rehearsed)
+    client = Client(checked_project(project, PROVIDER), AnonymousCredentials(), url, api=API)
     return Vertex(
         REHEARSAL,
         client,
-        Memory(store.path),
+        Memory(home() / REHEARSAL_FILE),
         second_look_s=0.05,
-        untouched=lambda: vertex.untouched(store),
+        untouched=rehearsed.untouched if rehearsed is not None else lambda: False,
     )
 
 

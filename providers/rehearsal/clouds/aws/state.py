@@ -50,15 +50,6 @@ CREATE TABLE IF NOT EXISTS aws_price (
 Timeline = list[tuple[float, str, str]]
 
 
-def untouched(store: Store) -> bool:
-    """True while nothing was ever made in this cloud. Reads two tables."""
-    store.tables(SCHEMA)
-    query = (
-        "SELECT NOT EXISTS (SELECT 1 FROM aws_instance) AND NOT EXISTS (SELECT 1 FROM aws_thing)"
-    )
-    return bool(store.connection().execute(query).fetchone()[0])
-
-
 class Instance(NamedTuple):
     """An instance's row. `capacity` is on-demand, spot or reservation; `body` holds what does not
     change by itself, tags included.

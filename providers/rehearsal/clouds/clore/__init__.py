@@ -4,42 +4,53 @@ Nothing here is a real host or price.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.clore.gate import Pace
+from providers.rehearsal.start import Cloud, Server
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
 
 KEY = "rehearsal"
-"""The only key that the stand-in takes."""
+"""The only key that the server takes."""
 
-PACE = Pace(0.05, 0.25)
-"""A twentieth of the real limits, so that a rehearsal does not drag."""
+
+class Pace(NamedTuple):
+    """Seconds between two calls, and between two orders."""
+
+    call_s: float
+    order_s: float
+
 
 LIMIT = Pace(0.005, 0.1)
-"""What the stand-in refuses: looser than the pace, since on a busy machine two calls sent in their
-turns can arrive together.
+"""What the server refuses: looser than the pace that the adapter keeps in a rehearsal, since on a
+busy machine two calls sent in their turns can arrive together.
 """
 
-MADE_UP_ON = "2026-11-27"
-SOURCE = f"rehearsal market, made up {MADE_UP_ON}"
+
+def start(store: Store, pace: Pace = LIMIT) -> Server:
+    """Starts a server on a free port of loopback, on threads of this process."""
+    from providers.rehearsal.clouds.clore.server import start as started
+
+    return started(store, pace)
 
 
 def untouched(store: Store) -> bool:
     """True while the market is as it was made up: no order, no change, no stock and no fault of the
     scenario. A few reads of the store.
     """
-    db = store.connection()
-    made = {
-        name
-        for (name,) in db.execute(
-            "SELECT name FROM sqlite_master WHERE name IN ('clore_order', 'clore_change')"
-        )
-    }
-    reads = [f"SELECT 1 FROM {table}" for table in made]  # noqa: S608 (one of two names)
-    reads += [
-        "SELECT 1 FROM stock WHERE provider = 'clore'",
-        "SELECT 1 FROM fault WHERE provider = 'clore'",
-    ]
-    return not any(db.execute(f"{read} LIMIT 1").fetchone() for read in reads)
+    return not (
+        store.has_rows("clore_order", "clore_change")
+        or store.stock_lines("clore")
+        or store.faults("clore")
+    )
+
+
+def market() -> list[object]:
+    """The market as it was made up."""
+    from providers.rehearsal.clouds.clore.inventory import servers
+
+    return list(servers())
+
+
+CLOUD = Cloud(start, "", untouched, market)

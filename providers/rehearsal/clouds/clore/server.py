@@ -20,7 +20,7 @@ from providers.rehearsal.clouds.clore.state import PROVIDER, State, holders, row
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from providers.adapters.clore.gate import Pace
+    from providers.rehearsal.clouds.clore import Pace
     from providers.rehearsal.store import Fault, Store
 
 _HTML = b"<!DOCTYPE html><html><head><title>502</title></head><body>bad gateway</body></html>"

@@ -7,22 +7,21 @@ Everything it knows is in the shared store, so two processes with a server each 
 
 from __future__ import annotations
 
+import atexit
 import threading
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.modal.gpu import PROVIDER
+from providers.rehearsal.start import Cloud
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.rehearsal.store import Store
 
+PROVIDER = "modal"
 START_S = 20.0
 SOCKET_PATH_MAX = 100
 """Linux takes 107 bytes for a socket's path."""
-
-_lock = threading.Lock()
-_shared: dict[str, Server] = {}
 
 
 class Server:
@@ -43,6 +42,7 @@ class Server:
             target=self._run, args=(store,), name="gpus-modal-stand-in", daemon=True
         )
         self._thread.start()
+        atexit.register(self.close)
         if not self._started.wait(START_S) or self._failure is not None:
             raise OSError(
                 f"the rehearsal's Modal did not start at {path}: {self._failure or 'no answer'}"
@@ -88,7 +88,8 @@ class Server:
         store.close()
 
     def close(self) -> None:
-        """Ends the server and removes its socket. Again is nothing."""
+        """Ends the server and removes its socket; the process's end does so too. Again is nothing."""
+        atexit.unregister(self.close)
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(5.0)
@@ -108,30 +109,12 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def shared(store: Store) -> Server:
-    """This process's server on this store's file, started on first use and ended with the process."""
-    import atexit
-
-    with _lock:
-        key = str(store.path)
-        if key not in _shared:
-            _shared[key] = start(store)
-            atexit.register(_shared[key].close)
-        return _shared[key]
-
-
 def untouched(store: Store) -> bool:
     """True while nothing was ever ordered and no failure is planned. A few reads of the store."""
-    db = store.connection()
-    if db.execute("SELECT 1 FROM fault WHERE provider = ? LIMIT 1", (PROVIDER,)).fetchone():
-        return False
-    made = {
-        row[0]
-        for row in db.execute(
-            "SELECT name FROM sqlite_master WHERE name IN ('modal_app', 'modal_sandbox')"
-        )
-    }
-    return not any(db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in made)  # noqa: S608 - the two names above
+    return not (store.has_rows("modal_app", "modal_sandbox") or store.faults(PROVIDER))
+
+
+CLOUD = Cloud(start, "", untouched)
 
 
 def _socket_path(folder: Path) -> Path:

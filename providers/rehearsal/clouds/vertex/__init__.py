@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.rehearsal.start import Cloud
+
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.gcp.server import Server
     from providers.rehearsal.store import Store
@@ -25,7 +27,7 @@ def start(store: Store) -> Server:
 
 def untouched(store: Store) -> bool:
     """True where no job was ever made here. Reads the store."""
-    db = store.connection()
-    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'vertex_job'").fetchone():
-        return True
-    return db.execute("SELECT 1 FROM vertex_job LIMIT 1").fetchone() is None
+    return not store.has_rows("vertex_job")
+
+
+CLOUD = Cloud(start, "/", untouched)
