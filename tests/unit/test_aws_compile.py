@@ -214,7 +214,7 @@ def test_the_stand_ins_zones_are_what_the_committed_sources_give():
     from providers.rehearsal.clouds.aws import generate
 
     sources = Path(providers.__file__).parent / "catalog" / "sources"
-    assert generate.zones(generate.rows(sources)) == places._table()
+    assert generate.zones(generate.rows(sources)) == places.table()
 
 
 def test_each_gpu_is_in_one_quota_bucket():

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from providers.adapters.base import Manifest
+    from providers.adapters.base import Adapter, Manifest
     from providers.adapters.guard import Cloud
     from providers.catalog.table import OfferTable
     from providers.engine.journal.journal import Journal
     from providers.engine.journal.shared_lease import SharedLeases
     from providers.engine.record import Account
     from providers.engine.runtime.clock import Clock
+    from providers.model.worlds import RehearsedCloud
 
 T = TypeVar("T")
 
@@ -132,12 +133,14 @@ def connected(manifest: Manifest, world: str, config: Mapping[str, str]) -> Adap
     """The adapter of a world by its manifest, not guarded; in a rehearsal it is given the server of
     its cloud. Raises NotConfigured.
     """
+    given: list[RehearsedCloud] = []
     if world == REHEARSAL:
         from providers.rehearsal import start
 
-        if (cloud := start.rehearsed(manifest.name)) is not None:
-            return manifest.connect(world, config, cloud)
-    return manifest.connect(world, config)
+        cloud = start.rehearsed(manifest.name)
+        given = [] if cloud is None else [cloud]
+    adapter: Adapter = manifest.connect(world, config, *given)
+    return adapter
 
 
 class World:

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING
 
 from providers.rehearsal import script as played
-from providers.rehearsal.clouds.aws import filters, launch, places, prices, things
+from providers.rehearsal.clouds.aws import filters, launch, machines, places, prices, things
 from providers.rehearsal.clouds.aws.state import ACCOUNT, FORGOTTEN, HOLDING, Instance, cut
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
@@ -533,11 +533,9 @@ def caller(call: Call) -> Json:
 
 def service_quota(call: Call) -> Json:
     """One limit, in vCPUs."""
-    from providers.adapters.aws import machines
-
     code = call.given["QuotaCode"]
     names = {}
-    for bucket in machines.BUCKETS:
+    for bucket in machines.LIMITS:
         names[bucket.on_demand] = f"Running On-Demand {bucket.name} instances"
         names[bucket.spot] = f"All {bucket.name} Spot Instance Requests"
     if call.given["ServiceCode"] != "ec2" or code not in names:

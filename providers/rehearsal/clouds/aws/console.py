@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.aws import machines
-from providers.rehearsal.clouds.aws import calls, launch
+from providers.rehearsal.clouds.aws import calls, launch, machines
 from providers.rehearsal.clouds.aws import places as cloud
 from providers.rehearsal.clouds.aws.state import PROVIDER, SCHEMA, Rows
 from providers.rehearsal.store import RehearsedMachine
@@ -30,7 +29,7 @@ def machine_types() -> frozenset[str]:
 
 def gpus() -> frozenset[str]:
     """Every GPU, by the catalog's name."""
-    return frozenset(kind.gpu for kind in machines.TYPES.values())
+    return frozenset(kind.gpu for kind in machines.types().values())
 
 
 def methods() -> frozenset[str]:

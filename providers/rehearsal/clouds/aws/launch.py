@@ -7,14 +7,11 @@ run, and shuts down then.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.aws import limit, machines
 from providers.model import idle
 from providers.rehearsal import script
-from providers.rehearsal.clouds.aws import places, things
+from providers.rehearsal.clouds.aws import machines, places, things, user_data
 from providers.rehearsal.clouds.aws.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline, cut
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
@@ -153,12 +150,12 @@ def check(rows: Rows, region: str, spec: Json) -> None:
     if len(cards) != len(interfaces):
         raise Refusal(400, "InvalidParameterValue", "Two interfaces have the same card and device")
     efa = sum(str(item.get("InterfaceType", "")).startswith("efa") for item in interfaces)
-    if kind in machines.TYPES and efa > machines.TYPES[kind].efa:
+    if kind in machines.types() and efa > machines.types()[kind].efa:
         raise Refusal(
             400, "InvalidParameterCombination", f"{kind} does not support {efa} EFA interfaces"
         )
     if (
-        kind in machines.TYPES
+        kind in machines.types()
         and not efa
         and any(item.get("InterfaceType") not in (None, "interface") for item in interfaces)
     ):
@@ -216,13 +213,13 @@ def refusal(rows: Rows, launch: Launch, count: int) -> Refusal | None:
             f" Zone ({places.name_of(zone)})."
         )
         return Refusal(400, "Unsupported", text)
-    bucket = machines.bucket(kind)
+    bucket = machines.limit_of(kind)
     if not launch.reservation:
         code = bucket.spot if launch.capacity == "spot" else bucket.on_demand
         limit = quota(rows, launch.region, code)
         if (
             used(rows, launch.region, bucket, spot=launch.capacity == "spot")
-            + count * machines.TYPES[kind].vcpus
+            + count * machines.types()[kind].vcpus
             > limit
         ):
             if launch.capacity == "spot":
@@ -255,15 +252,15 @@ def quota(rows: Rows, region: str, code: str) -> float:
     return found.get((region, code), found.get(("", code), DEFAULT_VCPUS))
 
 
-def used(rows: Rows, region: str, bucket: machines.Bucket, *, spot: bool) -> float:
+def used(rows: Rows, region: str, limit: machines.Limit, *, spot: bool) -> float:
     """VCPUs in use that count against a limit."""
     return float(
         sum(
-            machines.TYPES[item.machine_type].vcpus
+            machines.types()[item.machine_type].vcpus
             for item in rows.instances(region)
             if item.state(rows.now) in HOLDING
-            and item.machine_type in machines.TYPES
-            and machines.bucket(item.machine_type) == bucket
+            and item.machine_type in machines.types()
+            and machines.limit_of(item.machine_type) == limit
             and (item.capacity == "spot") == spot
             and not item.reservation
         )
@@ -309,7 +306,7 @@ def make(
     slower_s: float = 0.0,
 ) -> list[Instance]:
     """Writes the machines, with their tags, volumes and Spot requests."""
-    spec = launch.spec
+    spec, given = launch.spec, user_data.text(launch.spec)
     tags = {
         key: dict_of(item["Tags"])
         for item in spec.get("TagSpecifications", ())
@@ -353,20 +350,20 @@ def make(
             ),
             "tokens_required": (spec.get("MetadataOptions") or {}).get("HttpTokens") == "required",
             "shutdown": spec.get("InstanceInitiatedShutdownBehavior", "stop"),
-            "idle_s": idle_s(spec),
+            "idle_s": idle.limit_s(given),
             # Of what it runs from its boot on, or of what is started there later.
             "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type),
         }
-        if ttl_s := limit.limit_s(user_data(spec)):
+        if ttl_s := user_data.ttl_s(given):
             body |= {
                 "ends": up + ttl_s,
-                "user_data": user_data(spec),
-                "limit_of": limit.start(user_data(spec)),
+                "user_data": given,
+                "limit_of": user_data.start_of(given),
             }
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
         ends = [body["ends"]] if "ends" in body else []
-        if (work := script.find(user_data(spec))) is not None:
-            body["script"] = user_data(spec)
+        if (work := script.find(given)) is not None:
+            body["script"] = given
             done = script.over(work, up, rows.latency("job"))
             ends += [] if done is None else [done]
         if ends:
@@ -396,9 +393,9 @@ def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
     """
     up = rows.now + rows.latency("start") + slower_s
     text = str(item.body.get("user_data", ""))
-    if (named := limit.start(text)) != item.body.get("limit_of", ""):
+    if (named := user_data.start_of(text)) != item.body.get("limit_of", ""):
         item = item._replace(
-            body={**item.body, "ends": up + limit.limit_s(text), "limit_of": named}
+            body={**item.body, "ends": up + user_data.ttl_s(text), "limit_of": named}
         )
     timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
     end, behaviour = float(item.body.get("ends", 0)), item.body["shutdown"]
@@ -414,22 +411,6 @@ def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
     if (request := request_over(rows, item)).get("state") == "disabled":
         rows.write_thing({**request, "state": "active"})
     return later
-
-
-def user_data(spec: Json) -> str:
-    """The text of a launch's user data."""
-    text = str(spec.get("UserData") or "")
-    try:
-        return base64.b64decode(text, validate=True).decode() if text else ""
-    except (binascii.Error, UnicodeDecodeError):
-        raise Refusal(
-            400, "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data"
-        ) from None
-
-
-def idle_s(spec: Json) -> int:
-    """The seconds of idleness after which the machine's own timer ends it; 0 for none."""
-    return idle.limit_s(base64.b64decode(str(spec.get("UserData") or "")).decode())
 
 
 def goes_idle(rows: Rows, item: Instance) -> float:

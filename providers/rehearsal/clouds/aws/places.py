@@ -3,7 +3,6 @@
 `providers/catalog/sources/README.md`).
 
 Owns the account's zone names and default network, which are made up but the same in every process.
-Imports the adapter's table of types.
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from providers.adapters.aws.machines import TYPES
-
 
 @cache
-def _table() -> dict[str, dict[str, list[str]]]:
+def table() -> dict[str, dict[str, Any]]:
+    """The committed file: regions, types, machines."""
     import json
 
-    content: dict[str, dict[str, list[str]]] = json.loads(
+    content: dict[str, dict[str, Any]] = json.loads(
         (Path(__file__).parent / "zones.json").read_text(encoding="utf-8")
     )
     return content
@@ -28,28 +26,28 @@ def _table() -> dict[str, dict[str, list[str]]]:
 
 def regions() -> tuple[str, ...]:
     """Every region, in order."""
-    return tuple(_table()["regions"])
+    return tuple(table()["regions"])
 
 
 def zones(region: str) -> tuple[str, ...]:
     """The region's zone ids, in order; none for an unknown region."""
-    return tuple(_table()["regions"].get(region, ()))
+    return tuple(table()["regions"].get(region, ()))
 
 
 @cache
 def region_of(zone: str) -> str:
     """The region of a zone id; empty for an unknown one."""
-    return next((region for region, found in _table()["regions"].items() if zone in found), "")
+    return next((region for region, found in table()["regions"].items() if zone in found), "")
 
 
 def has(zone: str, machine_type: str) -> bool:
     """Whether the zone has the type at all."""
-    return zone in _table()["types"].get(machine_type, ())
+    return zone in table()["types"].get(machine_type, ())
 
 
 def known_types() -> frozenset[str]:
-    """Every instance type that can be had and that the adapter knows."""
-    return frozenset(_table()["types"]) & frozenset(TYPES)
+    """Every instance type that can be launched somewhere."""
+    return frozenset(table()["types"])
 
 
 def local(zone: str) -> bool:

@@ -11,6 +11,7 @@ import atexit
 import threading
 from typing import TYPE_CHECKING, Any
 
+from providers.rehearsal.clouds.modal.gpus import PROVIDER
 from providers.rehearsal.start import Cloud
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from providers.rehearsal.store import Store
 
-PROVIDER = "modal"
 START_S = 20.0
 SOCKET_PATH_MAX = 100
 """Linux takes 107 bytes for a socket's path."""

@@ -7,11 +7,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from providers.adapters.modal import gpu
-from providers.adapters.modal.gpu import PROVIDER
-from providers.adapters.modal.regions import REGIONS
-from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.rehearsal.clouds.modal.deployed import Deployed
+from providers.rehearsal.clouds.modal.gpus import (
+    ANYWHERE,
+    GPUS,
+    MAX_COUNT,
+    PROVIDER,
+    REGIONS,
+    machine_type,
+)
 from providers.rehearsal.clouds.modal.state import INTERNAL_FAILURE, State
 from providers.rehearsal.store import RehearsedMachine
 
@@ -26,12 +30,12 @@ def places() -> frozenset[str]:
 
 def machine_types() -> frozenset[str]:
     """Containers by their count of GPUs."""
-    return frozenset(machine_type(count) for count in range(1, gpu.MAX_COUNT + 1))
+    return frozenset(machine_type(count) for count in range(1, MAX_COUNT + 1))
 
 
 def gpus() -> frozenset[str]:
     """Every GPU that Modal sells, by the catalog's name."""
-    return frozenset(gpu.SOLD)
+    return frozenset(GPUS)
 
 
 def methods() -> frozenset[str]:

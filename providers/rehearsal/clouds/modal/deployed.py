@@ -11,9 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.modal import gpu
-from providers.adapters.modal.gpu import PROVIDER
-from providers.adapters.modal.request import ANYWHERE, machine_type
+from providers.rehearsal.clouds.modal.gpus import ANYWHERE, PROVIDER, machine_type, upgrade_of
 from providers.rehearsal.clouds.modal.state import TERMINATED, TIMEOUT, new_id
 
 if TYPE_CHECKING:
@@ -448,8 +446,7 @@ class Deployed:
     def _start(self, db: sqlite3.Connection, row: Container, now: float) -> None:
         choices: list[tuple[str, bool, int]] = [tuple(choice) for choice in json.loads(row.choices)]
         for name, exact, count in choices:
-            sold = gpu.SOLD.get(name)
-            upgrade = sold.upgrade if sold is not None and not exact else ""
+            upgrade = upgrade_of(name, exact=exact)
             offered = (
                 [name, upgrade]
                 if upgrade and any(line.gpu == upgrade for line in self.store.stock_lines(PROVIDER))

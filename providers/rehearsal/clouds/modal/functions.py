@@ -14,11 +14,16 @@ from google.protobuf import empty_pb2
 from grpclib import GRPCError, Status
 from modal_proto import api_pb2 as api
 
-from providers.adapters.modal import gpu
-from providers.adapters.modal.regions import REGIONS
-from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.rehearsal import script
 from providers.rehearsal.clouds.modal.deployed import DEPLOYED, App, Call, Deployed, Function
+from providers.rehearsal.clouds.modal.gpus import (
+    ANYWHERE,
+    BY_TEXT,
+    GPUS,
+    PROVIDER,
+    REGIONS,
+    machine_type,
+)
 from providers.rehearsal.clouds.modal.state import new_id
 
 if TYPE_CHECKING:
@@ -150,8 +155,8 @@ class FunctionService:
         given = " ".join(api.Sandbox.FromString(row.definition).entrypoint_args)
         until = store.now() if row.ended is None else row.ended
         code, job_s = (
-            store.exit_code(gpu.PROVIDER, row.region, machine_type(row.gpu_count)),
-            store.latency(gpu.PROVIDER, "job"),
+            store.exit_code(PROVIDER, row.region, machine_type(row.gpu_count)),
+            store.latency(PROVIDER, "job"),
         )
         return [
             (at, row.task, f"{text}\n")
@@ -391,10 +396,10 @@ def gpu_of(config: Any) -> tuple[str, bool]:
     text = config.gpu_type
     if not text and not config.count:
         return "", False
-    name, _ = gpu.read(text)
-    sold = gpu.SOLD.get(name)
-    if sold is None or text not in {sold.text, sold.exact_text, "A100"}:
+    name = BY_TEXT.get(text, "")
+    if not name:
         raise GRPCError(Status.INVALID_ARGUMENT, f"Unknown GPU type {text!r}")
+    sold = GPUS[name]
     if not 1 <= config.count <= sold.max_count:
         raise GRPCError(
             Status.INVALID_ARGUMENT,

@@ -17,11 +17,9 @@ from grpclib import GRPCError, Status
 from modal_proto import api_grpc
 from modal_proto import api_pb2 as api
 
-from providers.adapters.modal import gpu
-from providers.adapters.modal.gpu import PROVIDER
-from providers.adapters.modal.request import ANYWHERE, machine_type
 from providers.rehearsal.clouds.modal.deployed import summary
 from providers.rehearsal.clouds.modal.functions import FunctionService, check_regions, gpu_of
+from providers.rehearsal.clouds.modal.gpus import ANYWHERE, PROVIDER, machine_type, text_of
 from providers.rehearsal.clouds.modal.state import TERMINATED, Sandbox, State, new_id
 
 if TYPE_CHECKING:
@@ -407,7 +405,7 @@ def _tags(row: Sandbox) -> list[Any]:
 
 
 def _task(row: Sandbox) -> Any:
-    text = gpu.SOLD[row.delivered].text if row.delivered in gpu.SOLD else row.delivered
+    text = text_of(row.delivered)
     return api.TaskInfo(
         id=row.task,
         started_at=row.started or 0.0,
@@ -420,7 +418,7 @@ def _task(row: Sandbox) -> Any:
 
 
 def _container(row: Container) -> Any:
-    text = gpu.SOLD[row.delivered].text if row.delivered in gpu.SOLD else row.delivered
+    text = text_of(row.delivered)
     return api.TaskInfo(
         id=row.id,
         started_at=row.started or 0.0,

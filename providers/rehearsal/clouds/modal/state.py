@@ -11,9 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.modal import gpu
-from providers.adapters.modal.gpu import PROVIDER
-from providers.adapters.modal.request import machine_type
+from providers.rehearsal.clouds.modal.gpus import PROVIDER, machine_type, upgrade_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -219,7 +217,7 @@ class State:
             )
             return
         choices = [row.gpu]
-        upgrade = gpu.SOLD[row.gpu].upgrade if row.gpu in gpu.SOLD and not row.exact else ""
+        upgrade = upgrade_of(row.gpu, exact=bool(row.exact))
         # An upgrade is given only where the scenario says that there is some: else no stockout of
         # the smaller card could be rehearsed.
         if upgrade and any(line.gpu == upgrade for line in self.store.stock_lines(PROVIDER)):

@@ -10,14 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from providers.adapters.gcp.vertex.offers import GPU_OF
-from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.rehearsal.clouds.gcp import filters, machines
 from providers.rehearsal.clouds.gcp.discovery import Document
 from providers.rehearsal.clouds.gcp.server import Answer, Cloud, web_page
 from providers.rehearsal.clouds.gcp.state import cut
 from providers.rehearsal.clouds.gcp.wire import Json, Refusal
 from providers.rehearsal.clouds.vertex import jobs
+from providers.rehearsal.clouds.vertex.accelerators import GPU_OF, LOCATIONS
 from providers.rehearsal.clouds.vertex.jobs import (
     CANCELLED,
     CANCELLING,

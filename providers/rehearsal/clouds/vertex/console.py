@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.gcp.vertex.offers import ACCELERATORS, GPU_OF
-from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.rehearsal.clouds.gcp import machines
 from providers.rehearsal.clouds.gcp.state import cut
+from providers.rehearsal.clouds.vertex.accelerators import GPU_OF, LOCATIONS
 from providers.rehearsal.clouds.vertex.calls import DOCUMENT
 from providers.rehearsal.clouds.vertex.jobs import (
     FAILED,
@@ -38,7 +37,7 @@ def machine_types() -> frozenset[str]:
 
 def gpus() -> frozenset[str]:
     """Every GPU, by the cloud's name and by the catalog's."""
-    return frozenset(ACCELERATORS) | frozenset(GPU_OF)
+    return frozenset(GPU_OF) | frozenset(GPU_OF.values())
 
 
 def methods() -> frozenset[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.rehearsal.clouds.gcp.state import FOREVER, Timeline, cut, status_at
 from providers.rehearsal.clouds.gcp.wire import Json, timestamp
+from providers.rehearsal.clouds.vertex.accelerators import CAPACITY_OF, GPU_OF
 
 if TYPE_CHECKING:
     import sqlite3
@@ -146,8 +147,6 @@ class Jobs:
 
     def free(self, job: Job, at: float) -> int:
         """How many machines of this kind the region can give at a moment, this job's own left out."""
-        from providers.adapters.gcp.vertex.offers import GPU_OF
-
         line = self.store.stock(
             PROVIDER,
             job.region,
@@ -269,13 +268,10 @@ def seconds(text: str) -> float:
 
 def new(project: str, region: str, body: Json, now: float) -> Job:
     """A job as it was asked for, with no course yet."""
-    from providers.adapters.gcp.vertex.job import STRATEGIES
-
     spec = body["jobSpec"]
     pools = spec["workerPoolSpecs"]
     machine = pools[0]["machineSpec"]
-    kinds = {strategy: capacity for capacity, strategy in STRATEGIES.items()}
-    capacity = kinds.get((spec.get("scheduling") or {}).get("strategy", ""), "on-demand")
+    capacity = CAPACITY_OF.get((spec.get("scheduling") or {}).get("strategy", ""), "on-demand")
     nodes = sum(int(pool.get("replicaCount", 1)) for pool in pools)
     count = int(machine.get("acceleratorCount", 0))
     kind = (machine["machineType"], machine.get("acceleratorType", ""), count, nodes, capacity)
