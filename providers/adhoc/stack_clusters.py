@@ -15,7 +15,7 @@ from providers.engine.journal.orders import EVERY
 from providers.engine.messages import LIMIT, why_ended
 from providers.engine.readiness import access
 from providers.engine.readiness.workload import ITSELF
-from providers.engine.reconcile.condition import classify
+from providers.engine.reconcile.status import with_status
 from providers.engine.record import DEGRADED, HEALTHY, ClusterRecord, runs_on, works
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
@@ -282,7 +282,7 @@ def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -
 
 async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     adapter = await home_of(world, one.held)
-    held = classify(
+    held = with_status(
         one.held,
         await repeated(world, adapter.name, adapter.observe, one.held.handles),
         world.clock.now(),
@@ -361,7 +361,7 @@ async def finished_job(
         adapter = await home_of(there, one.held)
         began = there.clock.now()
         while True:
-            held = classify(
+            held = with_status(
                 one.held, await workload.observed(there, adapter, one.held), there.clock.now()
             )
             if held is None:

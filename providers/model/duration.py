@@ -67,3 +67,12 @@ def text(total_s: float) -> str:
         if count:
             out += f"{count}{unit}"
     return out or "0s"
+
+
+def timestamp(seconds: float) -> str:
+    """`2026-11-28T10:00:00Z`, of seconds since the epoch; empty for 0, which is never."""
+    if not seconds:
+        return ""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -101,7 +101,7 @@ class Clusters:
             return host_fit.outgrown(wanted, wanted.entries[index], record, registry.manifests())
 
         verdict = diff.cluster(
-            old, new, state, satisfied, _changed_in_place(record, old, new), outgrown
+            old, new, record, satisfied, _changed_in_place(record, old, new), outgrown
         )
         if new.get("state") == "stopped":
             preconditions.check_stop(record, verdict)

@@ -5,7 +5,8 @@ preview shows. Prices and addresses are outputs and are never compared, so whate
 provider changes nothing. What is in no table below is policy (rank, caps, wait), or served by
 something else (the managed firewall opens the ports), or only names an account (a machine is found
 by its full native id, so another default project moves nothing that runs): such an edit updates the
-state, never the machine's place. Must not import the engine or grpc.
+state, never the machine's place. What follows without an edit (a spot loss, drift) is the
+condition's row in `engine.reconcile.steps`. Must not import grpc.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from providers.plugin.properties import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+
+    from providers.engine.record import ClusterRecord
 
 PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot", "capacity"})
 """Edits that replace only if what runs no longer satisfies the declaration."""
@@ -49,10 +52,6 @@ STRAY = "stray"
 """The owner of an imported machine that bears no mark. Declaring it in a stack makes it that
 stack's; it is still the same machine.
 """
-
-
-_PRICE = {"micro_usd", "price_as_of", "price_source"}
-_RUNS = {"queued", "pending", "starting", "running"}
 
 
 class Change(NamedTuple):
@@ -102,137 +101,163 @@ def ownership(old: Mapping[str, Any], new: Mapping[str, Any], *, counted: bool =
 def cluster(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
-    outputs: Mapping[str, Any],
+    record: ClusterRecord,
     satisfied: Callable[[], bool],
     in_place: Collection[str],
     outgrown: Callable[[], str] = lambda: "",
 ) -> Verdict:
-    """The verdict for a Cluster.
+    """The verdict for a Cluster: what its edits do, and what its condition does where none is made
+    (see `engine.reconcile.steps`).
 
     `old` and `new` are inputs in canonical form (UNKNOWN inside `new` where not known yet),
-    `outputs` what the state holds. `satisfied` says whether what runs still satisfies the new
+    `record` what the state holds. `satisfied` says whether what runs still satisfies the new
     declaration; it is asked only if that decides. `in_place` names what the provider it runs at can
     edit. `outgrown` says why what runs can't take another workload; it is asked only where that is
-    run on the held machine.
+    run on the present machine.
     """
+    from providers.engine.reconcile.condition import condition_of
+    from providers.engine.reconcile.on_preview import DiffCase
+    from providers.engine.reconcile.steps import STEPS
+
     changed = [key for key in _changed(old, new) if key not in OF_OWNERSHIP or old.get(key) is None]
-    reasons: dict[str, str] = {}
-    for key in changed:
-        if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY):
-            reasons[key] = IDENTITY[key]
-    placed = bool(outputs.get("provider"))
-    # A job that has ended is done: what only concerns a running one makes no new one.
-    done = new.get("kind") == "job" and outputs.get("status") in ("ended", "failed")
-    open_questions = [
-        key for key in changed if key in PLACEMENT and not has_unknown(new.get(key)) and not done
-    ]
-    if placed and open_questions and not satisfied():
-        reasons.update(
-            dict.fromkeys(open_questions, "what runs no longer satisfies the declaration")
-        )
-    if (
-        "disk_gib" in changed
-        and not has_unknown(new.get("disk_gib"))
-        and _larger(_disk(old, outputs), new.get("disk_gib"))
-    ):
-        reasons["disk_gib"] = "a larger disk needs a new machine"
-    if (
-        "workload" in changed
-        and placed
-        and not done
-        and _rerun(outputs)
-        and not has_unknown(new.get("workload"))
-        and (why_not := outgrown())
-    ):
-        reasons["workload"] = why_not
-    if "network" in changed:
-        reasons["network"] = "another network needs a new machine"
-    if "network_links" in changed and _moved(old, new, outputs):
-        reasons["network_links"] = "another network needs a new machine"
-    if "options" in changed and placed:
-        provider = str(outputs["provider"])
-        served = "service" in in_place and new.get("kind") == "service"
-        if _section(old, provider) != _section(new, provider) and not served:
-            reasons["options"] = f"another setting of {provider} needs a new machine"
-    waits = [key for key in changed if key in IN_PLACE and placed and IN_PLACE[key] not in in_place]
-    waits = [
-        key
-        for key in waits
-        if key != "secrets" or "service" not in in_place or new.get("kind") != "service"
-    ]
+    reasons = {
+        key: IDENTITY[key]
+        for key in changed
+        if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY)
+    }
+    reasons |= _placement(changed, new, record, satisfied)
+    reasons |= _bought_with(changed, old, new, record)
+    if "workload" in changed and _runs_ours(record) and not has_unknown(new.get("workload")):
+        reasons |= {"workload": why} if (why := outgrown()) else {}
+    if "options" in changed and _other_options(old, new, record, in_place):
+        reasons["options"] = f"another setting of {record.provider} needs a new machine"
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
-    if (
-        new.get("state") == "stopped"
-        and "state" not in changed
-        and outputs.get("status") == "running"
-    ):
+    if new.get("state") == "stopped" and "state" not in changed and record.status == "running":
         # Somebody started it.
         changes.append(Change("status", "update", replaces=False, is_input=False))
-    if (outputs.get("record") or {}).get("to_release"):
+    if record.to_release:
         # It is over; what is left of its machines goes.
         changes.append(Change("handles", "update", replaces=False, is_input=False))
-    why = [
+    why_replaced = [
         f"{', '.join(key for key in reasons if reasons[key] == text)}: {text}"
         for text in dict.fromkeys(reasons.values())
     ]
-    if outputs.get("status") == "preempted":
-        changes.append(Change("status", "update", replaces=True, is_input=False))
-        why.append("the cloud took it back")
-    if (drifted := _drift(outputs)) and new.get("state") != "stopped":
-        # Somebody changed what was bought. What serves the declaration as it is now stays, and its
-        # record follows.
-        serves = satisfied()
-        if serves or new.get("on_loss") != "report":
-            changes += [
-                Change(name, "update", replaces=not serves, is_input=False) for name in drifted
-            ]
-        if not serves and new.get("on_loss") != "report":
-            why.append(str(outputs.get("detail")))
-    later = (
-        f"{outputs['provider']} cannot edit {' and '.join(waits)} on a running machine: applied"
-        " when it is next replaced"
-        if waits and not why
-        else ""
+    difference = STEPS[condition_of(record)].replaces(
+        DiffCase(record, str(new.get("on_loss")), new.get("state") == "stopped", satisfied)
     )
-    if (
-        "workload" in changed
-        and placed
-        and not why
-        and new.get("kind") == "job"
-        and not _rerun(outputs)
-    ):
-        told = (
-            f"{outputs['provider']} runs the job as it was declared: change `run` for one with this"
+    changes += [
+        Change(name, "update", replaces=difference.replaces, is_input=False)
+        for name in difference.outputs
+    ]
+    why_replaced += [difference.because] if difference.because else []
+    later = "" if why_replaced else _later(changed, new, record, in_place)
+    return Verdict(tuple(changes), "; ".join(why_replaced), later)
+
+
+def _placement(
+    changed: Collection[str],
+    new: Mapping[str, Any],
+    record: ClusterRecord,
+    satisfied: Callable[[], bool],
+) -> dict[str, str]:
+    """Edits of where it may run, where what runs no longer satisfies them. A job that has ended is
+    done: what only concerns a running one makes no new one.
+    """
+    from providers.engine.record import finished
+
+    asked = [key for key in changed if key in PLACEMENT and not has_unknown(new.get(key))]
+    if not asked or not record.provider or finished(record) or satisfied():
+        return {}
+    return dict.fromkeys(asked, "what runs no longer satisfies the declaration")
+
+
+def _bought_with(
+    changed: Collection[str],
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    record: ClusterRecord,
+) -> dict[str, str]:
+    """Edits of what a machine is bought with: its disk and its network."""
+    reasons: dict[str, str] = {}
+    size = new.get("disk_gib")
+    if "disk_gib" in changed and not has_unknown(size) and _larger(_disk(old, record), size):
+        reasons["disk_gib"] = "a larger disk needs a new machine"
+    if "network" in changed:
+        reasons["network"] = "another network needs a new machine"
+    if "network_links" in changed and _moved(old, new, record):
+        reasons["network_links"] = "another network needs a new machine"
+    return reasons
+
+
+def _other_options(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    record: ClusterRecord,
+    in_place: Collection[str],
+) -> bool:
+    """True where the options of the provider that it runs at differ, and cannot be deployed in
+    place.
+    """
+    served = "service" in in_place and new.get("kind") == "service"
+    return (
+        bool(record.provider)
+        and _section(old, record.provider) != _section(new, record.provider)
+        and not served
+    )
+
+
+def _later(
+    changed: Collection[str],
+    new: Mapping[str, Any],
+    record: ClusterRecord,
+    in_place: Collection[str],
+) -> str:
+    """What of the edits waits for the next replacement or run."""
+    if not record.provider:
+        return ""
+    deployed = "service" in in_place and new.get("kind") == "service"
+    waits = [
+        key
+        for key in changed
+        if key in IN_PLACE and IN_PLACE[key] not in in_place and not (key == "secrets" and deployed)
+    ]
+    texts = []
+    if waits:
+        texts.append(
+            f"{record.provider} cannot edit {' and '.join(waits)} on a running machine: applied"
+            " when it is next replaced"
+        )
+    if "workload" in changed and new.get("kind") == "job" and not _rerun(record):
+        texts.append(
+            f"{record.provider} runs the job as it was declared: change `run` for one with this"
             " workload"
         )
-        later = f"{later}; {told}" if later else told
-    return Verdict(tuple(changes), "; ".join(why), later)
+    return "; ".join(texts)
 
 
-def _drift(outputs: Mapping[str, Any]) -> list[str]:
-    """The properties of running machines that are not as they were bought, whatever their price
-    does.
-    """
-    bought = (outputs.get("record") or {}).get("bought") or {}
-    return sorted(set(bought) - _PRICE) if outputs.get("status") in _RUNS else []
+def _runs_ours(record: ClusterRecord) -> bool:
+    """True where an edit of the workload is run on the present machine."""
+    from providers.engine.record import finished
+
+    return bool(record.provider) and not finished(record) and _rerun(record)
 
 
-def _rerun(outputs: Mapping[str, Any]) -> bool:
+def _rerun(record: ClusterRecord) -> bool:
     """True where a start-up script of ours runs the work, so that an edit of it is run anew on the
-    held machine; a provider's own job takes none.
+    present machine; a provider's own job takes none.
     """
-    return "work" in ((outputs.get("record") or {}).get("applied") or {})
+    return "work" in dict(record.applied)
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
 
 
-def _disk(old: Mapping[str, Any], outputs: Mapping[str, Any]) -> Any:
+def _disk(old: Mapping[str, Any], record: ClusterRecord) -> Any:
     """GiB of the disk that was bought, which a smaller one declared since did not shrink; of an
     older record what was declared last.
     """
-    bought = str(((outputs.get("record") or {}).get("applied") or {}).get("disk_gib"))
+    bought = str(dict(record.applied).get("disk_gib"))
     return int(bought) if bought.isdigit() else old.get("disk_gib")
 
 
@@ -245,7 +270,7 @@ def _section(inputs: Mapping[str, Any], provider: str) -> Any:
     return options if options is UNKNOWN else (options or {}).get(provider)
 
 
-def _moved(old: Mapping[str, Any], new: Mapping[str, Any], outputs: Mapping[str, Any]) -> bool:
+def _moved(old: Mapping[str, Any], new: Mapping[str, Any], record: ClusterRecord) -> bool:
     """True when the links that the placement uses differ; those of other regions do not matter. A
     link that is not known yet is another one.
     """
@@ -253,11 +278,7 @@ def _moved(old: Mapping[str, Any], new: Mapping[str, Any], outputs: Mapping[str,
     if after is UNKNOWN:
         return True
     after = after or {}
-    used = [
-        key
-        for key in {*before, *after}
-        if "." not in key or key.endswith(f".{outputs.get('region')}")
-    ]
+    used = [key for key in {*before, *after} if "." not in key or key.endswith(f".{record.region}")]
     return any(before.get(key) != after.get(key) for key in used)
 
 

@@ -14,6 +14,7 @@ import os.path
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import GpusError, printable
+from providers.model.duration import timestamp
 from providers.model.machine import Handle
 from providers.model.money import usd
 from providers.model.worlds import REHEARSAL
@@ -92,8 +93,8 @@ def write(
     out["ssh"] = _ssh(record, setup)
     out["endpoints"] = _endpoints(record, setup, public)
     out["handles"] = _packed([handle.native_id for handle in record.handles])
-    out["launched_at"] = moment(record.launched_at)
-    out["ends_at"] = moment(record.ends_at)
+    out["launched_at"] = timestamp(record.launched_at)
+    out["ends_at"] = timestamp(record.ends_at)
     out["generation"] = record.generation
     out["token"] = token
     own: dict[str, Any] = {"fingerprint": record.fingerprint}
@@ -208,6 +209,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
         kind=str(own.get("kind", "machine")),
         detail=str(outputs.get("detail", "")),
         bought=bought_in((own.get("bought") or {}).items()),
+        to_release=bool(own.get("to_release")),
         **plain,
     )
 
@@ -329,15 +331,6 @@ def _unpacked(names: Sequence[str]) -> list[str]:
             else out.append(name)
         )
     return out
-
-
-def moment(seconds: float) -> str:
-    """`2026-11-28T10:00:00Z`; empty for never."""
-    if not seconds:
-        return ""
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _seconds(text: str) -> float:

@@ -2,14 +2,15 @@
 
 Owns what this process remembers of each cluster (its checked ask, what it runs, what the preview
 does to it), since the invoke comes after the cluster's own check and diff in the same process; and
-the words for what changes. Buys nothing.
+the words for what is asked for. What an `up` does by itself (a spot loss, drift) is in words at the
+condition's row, `engine.reconcile.steps`. Buys nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.model.machine import ENDED, FAILED, PREEMPTED, STOPPED
+from providers.model.machine import ENDED, STOPPED
 from providers.model.money import per_hour, usd
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
     """Why a preview fails where no place is acceptable: what is not configured first, then what
     would help, in a few lines.
     """
+    from providers.engine.reconcile.on_preview import what
     from providers.planner import describe, suggest
 
     stays = (
@@ -166,201 +168,132 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
 
 def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
     """What an `up` changes against what runs, in words."""
+    from providers.engine.reconcile.on_preview import what
     from providers.planner.summary import CurrentCost
 
-    held, facts = seen.held, []
-    if held is None or not held.provider:
+    record = seen.held
+    if record is None or not record.provider:
         found = (("max_spend", seen.limit), ("also", also))
         return CurrentCost(0, "", facts=tuple(fact for fact in found if fact[1]))
+    facts = (
+        ("because", seen.reason if seen.action == REPLACE else ""),
+        ("state", "" if seen.action == REPLACE else switch_line(record, seen.setup)),
+        ("max_spend", seen.limit),
+        ("later", seen.later),
+        ("warning", _strange(plan, record)),
+    )
+    return CurrentCost(
+        record.micro_usd,
+        what(record),
+        _change_text(plan, record, seen),
+        tuple(fact for fact in facts if fact[1]),
+    )
+
+
+def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str:
+    """The line `change`: of the action where one is asked for, else of the record's condition."""
+    from providers.engine.reconcile.condition import Condition, condition_of
+    from providers.engine.reconcile.on_preview import PreviewCase, what
+    from providers.engine.reconcile.status import REPLACE_ALL
+    from providers.engine.reconcile.steps import STEPS
+
+    case = PreviewCase(
+        record,
+        None if plan.best is None else plan.best.micro_usd,
+        REPLACE_ALL if seen.setup is None else seen.setup.on_loss,
+        "" if seen.setup is None else seen.setup.on_ttl,
+    )
+    condition = condition_of(record)
+    step = STEPS[condition]
     if seen.action == REPLACE:
-        text = replace_line(plan, held)
-        facts.append(("because", seen.reason))
-    elif seen.action == ADOPT:
-        text = (
-            f"{what(held)} ({per_hour(held.micro_usd)}) is there from an earlier run: it is taken"
-            " over if it still fits, else deleted first"
+        return step.replaced(case)
+    if seen.action == ADOPT:
+        return (
+            f"{what(record)} ({per_hour(record.micro_usd)}) is there from an earlier run: it is"
+            " taken over if it still fits, else deleted first"
         )
-    elif seen.action == RECLAIM and held.status not in (ENDED, STOPPED):
-        text = reclaim_line(plan, held)
-    elif held.status == "degraded" and held.reasons:
-        text = loss_line(plan, held, seen.setup)
-    elif held.kind == "service" and (text := _served_line(plan, held)):
-        pass
-    else:
-        text = kept_line(held, seen.setup)
-    if seen.action != REPLACE and (switched := switch_line(seen)):
-        facts.append(("state", switched))
-    if seen.limit:
-        facts.append(("max_spend", seen.limit))
-    if seen.later:
-        facts.append(("later", seen.later))
-    if strange := _strange(plan, held):
-        facts.append(("warning", strange))
-    return CurrentCost(held.micro_usd, what(held), text, tuple(facts))
+    if seen.action == RECLAIM and record.status not in (ENDED, STOPPED):
+        return reclaim_line(plan, record)
+    redeployed = record.kind == "service" and condition is not Condition.DEGRADED
+    return (redeployed and _served_line(plan, record)) or step.preview(case)
 
 
-def _strange(plan: Plan, held: ClusterRecord) -> str:
+def _strange(plan: Plan, record: ClusterRecord) -> str:
     """What to say of a stranger's host that runs though the declaration no longer allows one: it is
     not given up for that.
     """
-    able = plan.terms.capabilities.get(held.provider)
-    if able is None or plan.ask.allows(held.provider, marketplace=able.marketplace):
+    from providers.engine.reconcile.on_preview import what
+
+    able = plan.terms.capabilities.get(record.provider)
+    if able is None or plan.ask.allows(record.provider, marketplace=able.marketplace):
         return ""
     if not able.marketplace or plan.ask.providers:
         return ""  # another provider is another declaration: that replaces it
     return (
-        f"{what(held)} is a stranger's host, which this declaration would not buy; it stays until"
-        f" it is replaced: add {held.provider} to providers, or set marketplaces: true, to have one"
+        f"{what(record)} is a stranger's host, which this declaration would not buy; it stays until"
+        f" it is replaced: add {record.provider} to providers, or set marketplaces: true, to have one"
         " again"
     )
 
 
-def what(held: ClusterRecord) -> str:
-    """`gcp us-central1-a a3-highgpu-8g H100:8 spot`."""
-    machine = f"{held.nodes} x {held.machine_type}" if held.nodes > 1 else held.machine_type
-    return " ".join(
-        part
-        for part in (
-            held.provider,
-            held.zone or held.region,
-            machine,
-            f"{held.gpu_type}:{held.gpu_count}",
-            held.capacity,
-        )
-        if part
-    )
-
-
-def _served_line(plan: Plan, held: ClusterRecord) -> str:
+def _served_line(plan: Plan, record: ClusterRecord) -> str:
     """What a service costs otherwise than so far, where it is deployed anew: how many containers it
     may have is declared. Else nothing.
     """
+    from providers.engine.reconcile.on_preview import what
     from providers.planner.describe import change_line
 
     own = (
         candidate
         for candidate in plan.candidates
-        if (candidate.provider, candidate.gpu_type) == (held.provider, held.gpu_type)
+        if (candidate.provider, candidate.gpu_type) == (record.provider, record.gpu_type)
     )
     new = next((candidate.micro_usd for candidate in own), None)
-    if new is None or held.micro_usd is None or new == held.micro_usd:
+    if new is None or record.micro_usd is None or new == record.micro_usd:
         return ""
-    return f"{change_line(held.micro_usd, new, what(held))}; it is deployed anew in place"
+    return f"{change_line(record.micro_usd, new, what(record))}; it is deployed anew in place"
 
 
-def kept_line(held: ClusterRecord, setup: Setup | None) -> str:
-    """What stays, and what that costs."""
-    if held.kind == "job" and held.status in (ENDED, FAILED):
-        return (
-            f"none: the job {'has succeeded' if held.status == ENDED else 'has failed'}, nothing"
-            " runs; change `run` for another one"
-        )
-    if held.status == ENDED:
-        disk = (
-            "; its disk is kept, and billed, until then or destroy"
-            if setup is not None and setup.on_ttl == "keep"
-            else ""
-        )
-        return f"none: it ended{_at(held)} by its ttl; change `run` to get a new one{disk}"
-    if held.status == STOPPED:
-        return f"none: {what(held)} is stopped, only its disks are billed"
-    if held.reasons:
-        return f"none: {what(held)} is {held.status}: {held.reasons[0]}"
-    if held.bought:
-        from providers.engine.reconcile import drift
-
-        return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} now: {drift.text(held)}"
-    if held.status == "degraded":
-        return f"none: {what(held)} is degraded, and `on_loss: report` leaves it so"
-    return f"none: {what(held)} stays, at {per_hour(held.micro_usd)} since its launch"
-
-
-def loss_line(plan: Plan, held: ClusterRecord, setup: Setup | None) -> str:
-    """What is done about machines that are lost, under the same id: by `on_loss`, and what that
-    comes to.
-    """
-    if setup is not None and setup.on_loss == "replace-node":
-        return (
-            f"{held.detail}: gets as many again in {held.zone or held.region}, beside the rest;"
-            f" {per_hour(held.micro_usd)} for all of it"
-        )
-    new = None if plan.best is None else plan.best.micro_usd
-    return (
-        f"REPLACES {what(held)} ({per_hour(held.micro_usd)}), of which {held.detail}: the rest is"
-        f" deleted first; then {per_hour(new)}"
-    )
-
-
-def replace_line(plan: Plan, held: ClusterRecord) -> str:
-    """What a replacement takes away, and what it changes per hour."""
-    best = plan.best
-    new = None if best is None else best.micro_usd
-    if held.kind == "job" and held.status in (ENDED, FAILED):
-        return f"another job after {what(held)}, which is done; +{per_hour(new)} while it runs"
-    if held.kind != "machine" and held.status != PREEMPTED:
-        return (
-            f"REPLACES the {held.kind} {what(held)} ({per_hour(held.micro_usd)}): it is stopped"
-            f" first; then {per_hour(new)}"
-        )
-    if held.status == ENDED:
-        return f"REPLACES {what(held)}, which ended{_at(held)} by its ttl; +{per_hour(new)}"
-    if held.status == PREEMPTED:
-        return (
-            f"REPLACES {what(held)}, which was taken back: what is left of it is deleted first;"
-            f" then {per_hour(new)} (was {per_hour(held.micro_usd)})"
-        )
-    if held.micro_usd is None or new is None:
-        net = f"then {per_hour(new)}"
-    else:
-        step = new - held.micro_usd
-        net = (
-            f"net {'-' if step < 0 else '+'}{per_hour(abs(step))}" if step else "at the same price"
-        )
-    return (
-        f"REPLACES {what(held)} ({per_hour(held.micro_usd)}): it and its disk are deleted first,"
-        f" and may not come back; {net}"
-    )
-
-
-def reclaim_line(plan: Plan, held: ClusterRecord) -> str:
+def reclaim_line(plan: Plan, record: ClusterRecord) -> str:
     """What a reclaim comes to: the preferred place first, and what both cost together meanwhile."""
+    from providers.engine.reconcile.on_preview import what
     from providers.planner.rank import prefers
 
     best = next(
         (
             candidate
             for candidate in plan.candidates
-            if prefers(plan.ask, held, candidate, plan.terms.fits)
+            if prefers(plan.ask, record, candidate, plan.terms.fits)
         ),
         None,
     )
     if best is None:
-        return f"none: nothing preferred to {what(held)} is on offer"
+        return f"none: nothing preferred to {what(record)} is on offer"
     place = (
         f"{best.provider} {best.zone or best.region} {best.gpu_type}:{best.gpu_count}"
         f" {best.capacity}"
     )
-    if best.micro_usd is None or held.micro_usd is None:
-        return f"{place} first, then {what(held)} goes; what both cost together is not known"
-    both, after = per_hour(best.micro_usd + held.micro_usd), per_hour(best.micro_usd)
-    return f"{place} first; while both run {both}, then {after} (now {per_hour(held.micro_usd)})"
+    if best.micro_usd is None or record.micro_usd is None:
+        return f"{place} first, then {what(record)} goes; what both cost together is not known"
+    both, after = per_hour(best.micro_usd + record.micro_usd), per_hour(best.micro_usd)
+    return f"{place} first; while both run {both}, then {after} (now {per_hour(record.micro_usd)})"
 
 
-def switch_line(seen: PreviewContext) -> str:
+def switch_line(record: ClusterRecord, setup: Setup | None) -> str:
     """What stopping, staying stopped or starting again comes to; nothing for machines that run and
     stay so.
     """
-    if seen.held is None or seen.setup is None or not seen.held.provider:
+    from providers.engine.reconcile.on_preview import what
+
+    if setup is None:
         return ""
-    if seen.setup.state == STOPPED:
-        does = "stays stopped" if seen.held.status == STOPPED else "is stopped and kept"
+    if setup.state == STOPPED:
+        does = "stays stopped" if record.status == STOPPED else "is stopped and kept"
         cost = "only its disks are billed, what is on local SSD is discarded"
+        return f"{what(record)} {does}: {cost}, and when it is started again its place may be taken"
+    if record.status == STOPPED:
         return (
-            f"{what(seen.held)} {does}: {cost}, and when it is started again its place may be taken"
-        )
-    if seen.held.status == STOPPED:
-        return (
-            f"{what(seen.held)} is started again where it is, if there is room; if there is none it"
+            f"{what(record)} is started again where it is, if there is room; if there is none it"
             " stays stopped, and nothing is bought elsewhere"
         )
     return ""
@@ -457,12 +390,6 @@ def _running(
         return []
     finally:
         opened.close()
-
-
-def _at(held: ClusterRecord) -> str:
-    from providers.plugin.outputs import moment
-
-    return f" at {moment(held.ends_at)}" if held.ends_at else ""
 
 
 def _given(arguments: Mapping[str, Any]) -> int:

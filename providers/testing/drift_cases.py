@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from providers.engine import operations
 from providers.engine.launch.verify import SHAPE
-from providers.engine.reconcile.condition import REPORT
 from providers.engine.reconcile.drift import PRICE
+from providers.engine.reconcile.status import REPORT
 from providers.model.machine import RUNNING
 from providers.testing.bench import GENERATION
 

@@ -10,7 +10,6 @@ from providers.engine.record import ClusterRecord
 from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.reconcile import condition
 from providers.engine import record
 from providers.engine.journal.journal import Journal
 from providers.model.machine import Handle, Node, Setup
@@ -527,7 +526,7 @@ def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab):
     assert (
         after.gpu_type == "H100"
         and after.leftovers == held.handles
-        and "former placement" in after.reasons[0]
+        and "previous placement" in after.reasons[0]
     )
     mended = run(operations.update(world, after, want))
     assert mended.leftovers == () and mended.reasons == ()

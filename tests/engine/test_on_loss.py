@@ -139,9 +139,9 @@ def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(lab,
     """
     want = declared("replace-node")
     world, _, seen = lossy(lab, want)
-    from providers.engine.reconcile import replace_lost
+    from providers.engine.reconcile import placements
 
-    monkeypatch.setattr(replace_lost, "_whole", lambda *_: (_ for _ in ()).throw(Killed()))
+    monkeypatch.setattr(placements, "whole", lambda *_: (_ for _ in ()).throw(Killed()))
     with pytest.raises(Killed):
         run(operations.update(world, seen, want))
     monkeypatch.undo()

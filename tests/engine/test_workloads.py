@@ -13,7 +13,7 @@ from providers.engine.readiness import access, handover, workload
 from providers.engine import keys
 from providers.engine import operations
 from providers.engine.market import planning
-from providers.engine.reconcile.condition import classify
+from providers.engine.reconcile.status import with_status
 from providers.engine.journal.orders import EVERY
 from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
@@ -422,12 +422,12 @@ def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_whe
         second._replace(status="failed", detail="exit code 3"),
     )
     assert (
-        classify(held, [ended, second], 0.0).status,
-        classify(held, [ended, second], 0.0).reasons,
+        with_status(held, [ended, second], 0.0).status,
+        with_status(held, [ended, second], 0.0).reasons,
     ) == ("running", ())
     assert (
-        classify(held, [ended, failed], 0.0).status,
-        classify(held, [ended, failed], 0.0).detail,
+        with_status(held, [ended, failed], 0.0).status,
+        with_status(held, [ended, failed], 0.0).detail,
     ) == ("failed", "exit code 3")
 
 

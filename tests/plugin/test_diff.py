@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.plugin import diff
+from providers.plugin import diff, outputs
 from providers.plugin.schema import CLUSTER_INPUTS
 from providers.plugin.properties import UNKNOWN
 
@@ -28,9 +28,16 @@ RUNNING = {
 }
 
 
-def verdict(edit, outputs=RUNNING, satisfied=True, in_place=()):
+def cluster(old, new, state, *more):
+    """The verdict where the state holds these outputs, of a cluster of the declared kind."""
+    record = {"kind": old.get("kind", "machine"), **state.get("record", {})}
+    held = outputs.read("rehearsal/o1/train/g1", {**state, "record": record})
+    return diff.cluster(old, new, held, *more)
+
+
+def verdict(edit, state=RUNNING, satisfied=True, in_place=()):
     new = {key: value for key, value in {**OLD, **edit}.items() if value is not None}
-    return diff.cluster(OLD, new, outputs, lambda: satisfied, in_place)
+    return cluster(OLD, new, state, lambda: satisfied, in_place)
 
 
 def test_nothing_changed_is_no_change():
@@ -107,7 +114,7 @@ def test_another_identity_replaces(edit):
 def test_the_owner_of_an_imported_machine_may_be_declared():
     """A machine imported without a mark becomes the stack's own without being replaced."""
     new = {**OLD, "owner": "o1"}
-    assert not diff.cluster({**OLD, "owner": diff.STRAY}, new, RUNNING, lambda: True, ()).replaces
+    assert not cluster({**OLD, "owner": diff.STRAY}, new, RUNNING, lambda: True, ()).replaces
 
 
 @pytest.mark.parametrize(("size", "replaces"), [(400, True), (100, False), (None, False)])
@@ -125,8 +132,7 @@ def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces):
     for since in ({"disk_gib": 100}, {}):
         old = {**{key: value for key, value in OLD.items() if key != "disk_gib"}, **since}
         assert (
-            diff.cluster(old, {**old, "disk_gib": size}, bought, lambda: True, ()).replaces
-            is replaces
+            cluster(old, {**old, "disk_gib": size}, bought, lambda: True, ()).replaces is replaces
         )
 
 
@@ -152,7 +158,7 @@ def test_in_place_where_the_adapter_can(key, value, able):
         unable.later
         == f"gcp cannot edit {key} on a running machine: applied when it is next replaced"
     )
-    assert not verdict({key: value}, outputs={"status": "queued", "provider": ""}).later
+    assert not verdict({key: value}, state={"status": "queued", "provider": ""}).later
     assert not verdict({key: value, "run": "2"}).later
 
 
@@ -168,10 +174,10 @@ def test_stopping_and_starting_replace_nothing():
     """state is an update, never another machine; one that was started by somebody is stopped again."""
     assert verdict({"state": "stopped"}).changes and not verdict({"state": "stopped"}).replaces
     stopped = {**OLD, "state": "stopped"}
-    started = diff.cluster(stopped, stopped, RUNNING, lambda: True, ())
+    started = cluster(stopped, stopped, RUNNING, lambda: True, ())
     assert started.changes == (diff.Change("status", "update", replaces=False, is_input=False),)
     assert (
-        diff.cluster(stopped, stopped, {**RUNNING, "status": "stopped"}, lambda: True, ())
+        cluster(stopped, stopped, {**RUNNING, "status": "stopped"}, lambda: True, ())
         == diff.Verdict()
     )
 
@@ -208,7 +214,7 @@ def test_preempted_replaces_and_ended_does_not():
 
 def test_b44_an_unknown_gpu_is_an_update_until_it_is_known():
     """Nobody is asked whether an unknown GPU is satisfied, and nothing is said to be replaced."""
-    made = diff.cluster(OLD, {**OLD, "gpu": UNKNOWN}, RUNNING, lambda: pytest.fail("asked"), ())
+    made = cluster(OLD, {**OLD, "gpu": UNKNOWN}, RUNNING, lambda: pytest.fail("asked"), ())
     assert made.changes and not made.replaces
 
 
@@ -279,12 +285,10 @@ def test_another_budget_shows_at_the_ownership_alone():
     on.
     """
     assert (
-        diff.cluster(
-            {**OLD, "max_spend": 500}, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ()
-        )
+        cluster({**OLD, "max_spend": 500}, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ())
         == diff.Verdict()
     )
-    first = diff.cluster(OLD, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ())
+    first = cluster(OLD, {**OLD, "max_spend": 800}, RUNNING, lambda: True, ())
     assert [change.path for change in first.changes] == ["max_spend"] and not first.replaces
     assert diff.ownership({"max_spend": 500}, {"max_spend": 800}).changes
 
@@ -313,7 +317,7 @@ def test_a_services_options_are_deployed_in_place_where_the_provider_can():
     ):
         before = {**old, "kind": kind} if kind else old
         new = {**before, "options": {"modal": {"max_containers": 4}}}
-        assert replaces == diff.cluster(before, new, at_modal, lambda: True, in_place).replaces
+        assert replaces == cluster(before, new, at_modal, lambda: True, in_place).replaces
 
 
 def test_a_done_job_is_made_anew_by_run_alone():
@@ -324,8 +328,8 @@ def test_a_done_job_is_made_anew_by_run_alone():
     for status in ("ended", "failed"):
         over = {"status": status, "provider": "modal"}
         for edit in ({"ttl": "10h"}, {"gpu": "H200:8"}):
-            assert not diff.cluster(old, {**old, **edit}, over, lambda: False, ()).replaces
-        assert diff.cluster(old, {**old, "run": "2"}, over, lambda: False, ()).replaces
+            assert not cluster(old, {**old, **edit}, over, lambda: False, ()).replaces
+        assert cluster(old, {**old, "run": "2"}, over, lambda: False, ()).replaces
 
 
 def test_a_workload_edit_of_a_providers_own_job_is_told():
@@ -335,7 +339,7 @@ def test_a_workload_edit_of_a_providers_own_job_is_told():
     """
     old = {**OLD, "kind": "job", "workload": {"command": "a"}}
     new = {**old, "workload": {"command": "b"}}
-    own = diff.cluster(
+    own = cluster(
         old,
         new,
         {**RUNNING, "provider": "vertex", "record": {"applied": {"ttl": "x"}}},
@@ -349,13 +353,13 @@ def test_a_workload_edit_of_a_providers_own_job_is_told():
     )
     assert (
         ""
-        == diff.cluster(
+        == cluster(
             old, new, {**RUNNING, "record": {"applied": {"work": "d1"}}}, lambda: True, ()
         ).later
     )
     assert (
         ""
-        == diff.cluster(
+        == cluster(
             old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()
         ).later
     )
@@ -386,16 +390,14 @@ def test_what_was_edited_at_the_cloud_is_the_only_difference(more, serves, repla
     left alone by `on_loss: report`.
     """
     spec = {"gpu": "T4:4", **more}
-    verdict = diff.cluster(spec, spec, DRIFTED, lambda: serves, frozenset())
+    verdict = cluster(spec, spec, DRIFTED, lambda: serves, frozenset())
     assert [(change.path, change.is_input) for change in verdict.changes] == [
         (name, False) for name in changes
     ]
     assert verdict.replaces == replaces
     assert verdict.reason == (DRIFTED["detail"] if replaces else "")
     assert (
-        diff.cluster(
-            spec, spec, {**DRIFTED, "status": "stopped"}, lambda: serves, frozenset()
-        ).changes
+        cluster(spec, spec, {**DRIFTED, "status": "stopped"}, lambda: serves, frozenset()).changes
         == ()
     )
 
@@ -409,7 +411,7 @@ def test_a_workload_that_outgrows_its_machine_replaces_it():
 
     def judged(outputs, why, **more):
         kind = {"kind": more.get("kind", "service")}
-        return diff.cluster(
+        return cluster(
             {**OLD, **kind}, {**edit, **kind, **more}, outputs, lambda: True, (), lambda: why
         )
 

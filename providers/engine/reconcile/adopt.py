@@ -7,12 +7,14 @@ confirmed gone; only then may something be bought.
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.desired import ttl
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
+from providers.engine.reconcile.status import with_status
 from providers.engine.record import DONE, ClusterRecord, applied, began, healthy, status_of
 from providers.engine.runtime.accounts import adapter_of, surveyed
 from providers.engine.runtime.tasks import repeated
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
+    from providers.engine.reconcile.placements import Replacement
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
     from providers.model.ask import Ask
@@ -345,6 +348,81 @@ async def _adopt(
         f" {per_hour(price.micro_usd)}), made by an earlier run",
     )
     return held
+
+
+async def imported(world: World, provider: str, native_id: str) -> ClusterRecord | None:
+    """One machine that the state does not know, as a cluster of its own; None when there is no such
+    machine.
+
+    Its label says whose it is; without one, owner and cluster are empty and the generation is new.
+    Writes nothing at the cloud.
+    """
+    adapter = await world.call(provider, world.adapter, provider)
+    nodes = await repeated(world, provider, adapter.observe, (Handle(provider, native_id),))
+    if not nodes or nodes[0].status == GONE:
+        return None
+    node = nodes[0]
+    where = Place(provider, node.region, node.gpu_type, node.gpu_count, 1, node.capacity)
+    price = await price_of(world, None, where, node, None)
+    record = ClusterRecord(
+        world=world.name,
+        owner=node.mark.owner if node.mark else "",
+        cluster=node.mark.cluster if node.mark else node.name,
+        generation=node.mark.generation if node.mark else uuid.uuid4().hex[:12],
+        fingerprint=node.mark.fingerprint if node.mark else "",
+        status=node.status,
+        provider=provider,
+        region=node.region,
+        zone=node.zone,
+        machine_type=node.machine_type,
+        gpu_type=node.gpu_type,
+        gpu_count=node.gpu_count,
+        nodes=1,
+        capacity=node.capacity,
+        micro_usd=price.micro_usd,
+        price_as_of=price.as_of,
+        price_source=price.source,
+        handles=(node.handle,),
+        machines=(node,),
+        launched_at=began((node,), world.clock.now(), 0.0),
+        account=await world.call(provider, world.account, provider),
+        kind=node.kind,
+    )
+    return with_status(record, nodes, world.clock.now()) or record
+
+
+async def priced_replacement(world: World, found: Replacement) -> ClusterRecord:
+    """The record of that placement at the price of the order that made it; else at today's."""
+    record = found.record
+    if found.order is not None:
+        return record
+    where = Place(
+        record.provider,
+        record.region,
+        record.gpu_type,
+        record.gpu_count,
+        record.nodes,
+        record.capacity,
+    )
+    price = await price_of(world, None, where, record.machines[0], None)
+    return record._replace(
+        micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source
+    )
+
+
+async def exchange(world: World, record: ClusterRecord, found: ClusterRecord) -> ClusterRecord:
+    """Takes over a placement that a run left beside the present one, and releases everything else
+    of the generation; what could not be is in the record's `leftovers` and `reasons`.
+    """
+    from providers.engine.reconcile.relocate import release_previous
+
+    world.report(
+        "info",
+        f"{record.cluster}: a run that was cut short had placed it in {found.zone or found.region};"
+        " that is kept, the rest released",
+    )
+    rest = (*record.handles, *record.leftovers)
+    return await release_previous(world, record, found, rest)
 
 
 async def price_of(

@@ -1,179 +1,168 @@
-"""What is held, made from what was had or seen: the table of what an observation means. Pure.
+"""The conditions that a cluster can be in, and how observation and record give one. Pure.
 
-Owns how several machines' statuses become one, and what was last written on machines of what can be
-edited in place.
+`condition_of` reads a record alone (a preview works from the state's); `classify` takes what was
+observed besides. What follows from a condition stands in `steps.STEPS`, one row a condition. That
+something must be released besides (`leftovers`, orphans) is no condition: it holds beside any.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.reconcile import drift
-from providers.engine.record import (
-    DEGRADED,
-    DONE,
-    ENDS_SLACK_S,
-    HEALTHY,
-    ClusterRecord,
-    became,
-    finished,
-    kept_stopped,
-    says_more,
-    status_of,
-)
+from providers.engine.reconcile.placements import Replacement, joined, replacement
+from providers.engine.reconcile.status import REPLACE_ALL, with_status
+from providers.engine.record import DEGRADED, UNSETTLED, ClusterRecord, finished, kept_stopped
 from providers.model.machine import (
-    DRIFTED,
     ENDED,
     FAILED,
     GONE,
+    PENDING,
     PREEMPTED,
     QUEUED,
     RUNNING,
+    STARTING,
     STOPPED,
     STOPPING,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from providers.engine.reconcile.observe import Observation
     from providers.model.machine import Node
 
-REPLACE_ALL, REPLACE_NODE, REPORT = "replace-all", "replace-node", "report"
-"""What is done when some of several machines are lost: the declaration's `on_loss`."""
-_LOSS_DOES = {
-    REPLACE_ALL: "releases the rest and places it anew",
-    REPLACE_NODE: "gets what is lost again in the same place, beside the rest",
+
+class Condition(StrEnum):
+    """What a cluster is, taken together. See `steps.STEPS` for what follows from each."""
+
+    HEALTHY = "healthy"
+    QUEUED = "queued"
+    OUTDATED = "outdated"
+    """A provider's own service that is not deployed as it was declared."""
+    DRIFTED = "drifted"
+    """Its machines run, and somebody changed what was bought."""
+    DEGRADED = "degraded"
+    """Some of several machines are lost."""
+    PREEMPTED = "preempted"
+    FAILED = "failed"
+    STOPPING = "stopping"
+    HALTED = "halted"
+    """Stopped, though the declaration has it running."""
+    STOPPED = "stopped"
+    """Stopped because the declaration says so."""
+    ENDED = "ended"
+    """By its own limit."""
+    DONE = "done"
+    """A job that has ended, successfully or not."""
+    GONE = "gone"
+    MOVED = "moved"
+    """Lost, and a run that was cut short has placed it anew elsewhere."""
+    UNSETTLED = "unsettled"
+    """Its machines are gone or not known, and something of it may still exist."""
+
+
+_BY_STATUS = {
+    PENDING: Condition.HEALTHY,
+    STARTING: Condition.HEALTHY,
+    RUNNING: Condition.HEALTHY,
+    QUEUED: Condition.QUEUED,
+    DEGRADED: Condition.DEGRADED,
+    PREEMPTED: Condition.PREEMPTED,
+    FAILED: Condition.FAILED,
+    STOPPING: Condition.STOPPING,
+    STOPPED: Condition.HALTED,
+    ENDED: Condition.ENDED,
+    GONE: Condition.GONE,
+    UNSETTLED: Condition.UNSETTLED,
 }
+LOST = frozenset(
+    {
+        Condition.PREEMPTED,
+        Condition.DEGRADED,
+        Condition.FAILED,
+        Condition.STOPPING,
+        Condition.GONE,
+    }
+)
+"""Where a whole placement among the orphans is taken over in its stead."""
+
+
+class Classified(NamedTuple):
+    """A condition, and the record that goes with it.
+
+    `orphans` are machines of the cluster that no state names and that must go. `joined` is set
+    where a run that was cut short had already bought what was lost: the whole record. `found` is a
+    whole placement among the orphans; in MOVED, `record` stands at it.
+    """
+
+    condition: Condition
+    record: ClusterRecord
+    orphans: tuple[Node, ...] = ()
+    joined: ClusterRecord | None = None
+    found: Replacement | None = None
+
+
+def condition_of(record: ClusterRecord) -> Condition:
+    """The condition that a record shows. One of a status that is not known here is unsettled."""
+    if finished(record):
+        return Condition.DONE
+    if drift.acts(record):
+        return Condition.DRIFTED
+    if record.status in (STOPPED, STOPPING) and kept_stopped(record):
+        return Condition.STOPPED
+    condition = _BY_STATUS.get(record.status, Condition.UNSETTLED)
+    if condition is Condition.HEALTHY and any(node.drift for node in record.machines):
+        return Condition.OUTDATED
+    return condition
 
 
 def classify(
-    held: ClusterRecord, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_ALL
-) -> ClusterRecord | None:
-    """What is held after a look at its machines, in the shape that they have now; None when all are
-    gone and not by their own limit.
+    record: ClusterRecord, observation: Observation, now: float, on_loss: str = REPLACE_ALL
+) -> Classified:
+    """What the cluster is after this observation, with the record that says so.
 
-    See `_classified` and `engine.drift`.
+    `on_loss` is the declaration's: with `report`, a partial loss leaves no reason to act.
     """
-    held, nodes = drift.compared(held, nodes)
-    after = _classified(held, nodes, now, on_loss)
-    return (
-        after._replace(detail=drift.text(after))
-        if after is not None and drift.acts(after)
-        else after
+    if not observation.complete:
+        if record.status == GONE and not observation.pending:
+            return Classified(Condition.GONE, record)
+        queued = record.status == QUEUED
+        return Classified(Condition.QUEUED if queued else Condition.UNSETTLED, record)
+    leftovers = observation.leftovers
+    before = record._replace(leftovers=leftovers, reasons=record.reasons if leftovers else ())
+    after = with_status(before, observation.nodes, now, on_loss)
+    extra, whole = observation.extra, None
+    if after is not None and after.status == DEGRADED:
+        whole = joined(before, after, extra, observation.made)
+    if whole is not None:
+        extra = tuple(node for node in extra if node.handle not in whole.handles)
+        before, after = whole, with_status(whole, whole.machines, now, on_loss)
+    if after is None and not extra and observation.ended_why:
+        why = observation.ended_why
+        after = before._replace(status=ENDED, machines=(), reasons=(), detail=why)
+    if after is not None and leftovers and not after.reasons and whole is None:
+        after = after._replace(reasons=before.reasons)
+    condition = Condition.GONE if after is None else condition_of(after)
+    found = replacement(before, extra, observation.orders, now) if extra else None
+    lost = condition in LOST and (after is None or not kept_stopped(before))
+    if found is not None and lost:
+        return _moved(observation, extra, found, now)
+    orphans = (*extra, *observation.foreign)
+    if after is None and not leftovers and not extra:
+        return Classified(condition, before._replace(status=GONE, machines=(), reasons=()))
+    if after is None:
+        # What it was is gone, and something is left that must go.
+        after, condition = before._replace(status=UNSETTLED, machines=()), Condition.UNSETTLED
+    return Classified(condition, after, orphans, whole, found)
+
+
+def _moved(
+    observation: Observation, extra: tuple[Node, ...], found: Replacement, now: float
+) -> Classified:
+    there = found.record
+    others = (*observation.nodes, *extra, *observation.foreign)
+    orphans = tuple(
+        node for node in others if node.status != GONE and node.handle not in there.handles
     )
-
-
-def _classified(
-    held: ClusterRecord, nodes: Sequence[Node], now: float, on_loss: str
-) -> ClusterRecord | None:
-    """What is held after a look at its machines; None when all are gone and not by their own limit.
-
-    `on_loss` says what is to be done when some are lost: `report` leaves no reason, so that nothing
-    is.
-
-    Some well and some not: degraded. None well: preempted if any was, else ended, failed, stopped,
-    stopping, in this order. Where they were stopped on purpose, a machine that does not run is
-    stopped, whatever a cloud makes of it later. A job that has ended stays what it was, however
-    long its cloud remembers it.
-    """
-    over = finished(held)
-    former, held = (
-        held.detail if over or held.status == ENDED else "",
-        held._replace(detail="", to_release=False),
-    )
-    if over and {node.status for node in nodes} <= {*DONE, GONE}:
-        return held._replace(
-            machines=tuple(node for node in nodes if node.status != GONE), reasons=(), detail=former
-        )
-    if kept_stopped(held):
-        nodes = [
-            node._replace(status=STOPPED) if node.status in (PREEMPTED, ENDED, FAILED) else node
-            for node in nodes
-        ]
-    well = [node for node in nodes if node.status in HEALTHY]
-    statuses = {node.status for node in nodes}
-    if nodes and len(well) == len(nodes):
-        if QUEUED in statuses:
-            return held._replace(
-                status=QUEUED,
-                machines=tuple(nodes),
-                reasons=("queued: waits in the cloud's queue; the next `up` waits on",),
-            )
-        if drifted := [node.drift for node in nodes if node.drift]:
-            reason = f"drifted: {drifted[0]}; the next `up` deploys it anew"
-            return held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(reason,))
-        whole = len(nodes) == held.nodes
-        detail = next(
-            (node.detail for node in nodes if node.status == RUNNING and says_more(node)), ""
-        )
-        return (
-            held._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(), detail=detail)
-            if whole
-            else _degraded(held, nodes, on_loss)
-        )
-    if well and held.kind == "job" and statuses <= {*HEALTHY, *DONE} and len(nodes) == held.nodes:
-        # The machines of one job do not end in the same moment: it runs until the last one has.
-        return held._replace(status=status_of(well), machines=tuple(nodes), reasons=())
-    if well:
-        return _degraded(held, nodes, on_loss)
-    if DRIFTED in statuses:
-        return _degraded(held, nodes, on_loss)
-    if statuses <= {GONE}:
-        told = bool(nodes) and all(node.ended for node in nodes)
-        ended = (
-            told
-            or held.status == ENDED
-            or (bool(held.ends_at) and now >= held.ends_at - ENDS_SLACK_S)
-        )
-        return (
-            held._replace(
-                status=ENDED, machines=(), reasons=(), detail=nodes[0].detail if told else former
-            )
-            if ended
-            else None
-        )
-    there = tuple(node for node in nodes if node.status != GONE)
-    # A job over several machines has failed where it failed on one, whatever the others ended with.
-    worst = (
-        (PREEMPTED, FAILED, ENDED, STOPPED, STOPPING)
-        if held.kind == "job"
-        else (PREEMPTED, ENDED, FAILED, STOPPED, STOPPING)
-    )
-    status = next((status for status in worst if status in statuses), FAILED)
-    why = next((node.detail for node in nodes if node.status == status and says_more(node)), "")
-    return held._replace(status=status, machines=there, reasons=(), detail=why)
-
-
-def _degraded(held: ClusterRecord, nodes: Sequence[Node], on_loss: str) -> ClusterRecord:
-    reasons = (
-        () if on_loss == REPORT else (f"{loss(held, nodes)}; the next `up` {_LOSS_DOES[on_loss]}",)
-    )
-    there = tuple(node for node in nodes if node.status != GONE)
-    return held._replace(
-        status=DEGRADED,
-        machines=there,
-        reasons=reasons,
-        detail=loss(held, nodes).removeprefix("degraded: "),
-    )
-
-
-def drift_does(on_loss: str) -> str:
-    """What follows where a machine is not what was bought."""
-    return (
-        "`on_loss: report` leaves it so"
-        if on_loss == REPORT
-        else "the next `up` replaces it, unless it serves the declaration as it is now"
-    )
-
-
-def loss(held: ClusterRecord, nodes: Sequence[Node]) -> str:
-    """`degraded: 1 of 2 machines are left: train-1 is preempted`: how many are well, and what
-    became of each other one, in the cloud's words.
-    """
-    well = sum(node.status in HEALTHY for node in nodes)
-    lost = ", ".join(
-        f"{node.name or node.handle.native_id} is {became(node)}"
-        for node in nodes
-        if node.status not in HEALTHY
-    )
-    return f"degraded: {well} of {held.nodes} machines are left{f': {lost}' if lost else ''}"
+    after = with_status(there, there.machines, now) or there
+    return Classified(Condition.MOVED, after, orphans, None, found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from providers.engine.desired import ttl
 from providers.engine.messages import trimmed
-from providers.engine.reconcile.condition import classify
+from providers.engine.reconcile.status import with_status
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
 from providers.errors import CloudError, GpusError
@@ -53,7 +53,9 @@ async def switch(
         # A machine's limit counts from each start.
         ends_at=now + limit_s if limit_s and state == RUNNING else 0.0,
     )
-    after = classify(held, await repeated(world, adapter.name, adapter.observe, held.handles), now)
+    after = with_status(
+        held, await repeated(world, adapter.name, adapter.observe, held.handles), now
+    )
     if after is None:
         raise GpusError(f"{held.cluster}: it is gone; run it again")
     world.report("info", f"{held.cluster}: {after.status}")

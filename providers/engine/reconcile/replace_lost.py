@@ -16,7 +16,8 @@ from providers.engine.journal import orders as order_table
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import acquire
 from providers.engine.market.planning import market, presentable
-from providers.engine.record import HEALTHY, UNSETTLED, ClusterRecord, status_of
+from providers.engine.reconcile import placements
+from providers.engine.record import HEALTHY, UNSETTLED, ClusterRecord
 from providers.engine.runtime.accounts import home_of
 from providers.engine.termination.end import release_all, stuck
 from providers.engine.termination.settle import abandon
@@ -34,36 +35,6 @@ if TYPE_CHECKING:
 
 _LEAST_S = 600
 """No machine is bought to live shorter than the spec's shortest ttl."""
-
-
-def joined(
-    world: World, held: ClusterRecord, after: ClusterRecord, extra: Sequence[Node]
-) -> ClusterRecord | None:
-    """The record made whole by machines that a run which was cut short had bought to stand beside
-    the rest; None where there are none.
-    """
-    well = [node for node in after.machines if node.status in HEALTHY]
-    rest = {node.handle for node in well}
-    for entry in reversed(
-        world.journal.orders(
-            world.name, held.owner, held.cluster, held.generation, (order_table.MADE,)
-        )
-    ):
-        mine = [node for node in extra if node.status in HEALTHY and node.handle in entry.handles]
-        if (
-            rest & set(entry.order.joins)
-            and len(mine) == len(entry.order.node_names)
-            and len(well) + len(mine) == held.nodes
-        ):
-            placed = entry.ticket.placed if entry.ticket is not None else None
-            whole = _whole(held, well, mine, None if placed is None else placed.micro_usd)
-            world.report(
-                "info",
-                f"{held.cluster}: a run that was cut short had replaced what was lost;"
-                f" {', '.join(node.name for node in mine)} is kept",
-            )
-            return whole
-    return None
 
 
 async def rejoin(
@@ -135,10 +106,10 @@ async def rejoin(
         return after._replace(
             handles=rest, leftovers=(), reasons=(reason,), attempts=failed.attempts
         )
-    return await _had(world, after._replace(handles=rest, leftovers=()), outcome, well, brake)
+    return await _added(world, after._replace(handles=rest, leftovers=()), outcome, well, brake)
 
 
-async def _had(
+async def _added(
     world: World,
     after: ClusterRecord,
     outcome: LaunchResult,
@@ -169,7 +140,7 @@ async def _had(
     if brake.abandoned:
         left = await release_all(world, after, outcome.handles, keep=after.handles)
         return after if left.clean else stuck(after, left)
-    whole = _whole(after, well, outcome.nodes, outcome.placed.micro_usd)
+    whole = placements.whole(after, well, outcome.nodes, outcome.placed.micro_usd)
     whole = whole._replace(
         attempts=outcome.attempts, leftovers=outcome.leftovers, reasons=outcome.reasons
     )
@@ -242,21 +213,3 @@ def _same(candidate: Candidate, held: ClusterRecord) -> bool:
 def _here(candidate: Candidate, held: ClusterRecord) -> Candidate:
     """In the zone of the rest, where the catalog names the region alone."""
     return candidate._replace(offer=candidate.offer._replace(zone=held.zone))
-
-
-def _whole(
-    held: ClusterRecord, well: Sequence[Node], new: Sequence[Node], new_micro_usd: int | None
-) -> ClusterRecord:
-    nodes = (*well, *new)
-    known = held.micro_usd is not None and new_micro_usd is not None
-    price = (
-        (held.micro_usd or 0) * len(well) // held.nodes + (new_micro_usd or 0) if known else None
-    )
-    return held._replace(
-        status=status_of(nodes),
-        handles=tuple(node.handle for node in nodes),
-        machines=nodes,
-        micro_usd=price,
-        leftovers=(),
-        reasons=(),
-    )

@@ -1,0 +1,148 @@
+"""Edits a running cluster in place: labels, ssh key, time limit, workload, service, power.
+
+Owns which of a declaration's changes are written on the machines, and says which of them only a
+replacement applies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.engine.desired import ttl
+from providers.engine.readiness.handover import rerun
+from providers.engine.reconcile.adopt import Place, price_of
+from providers.engine.reconcile.power import switch
+from providers.engine.record import DEGRADED, DISK, ON_DONE, WORK, ClusterRecord, applied, works
+from providers.engine.runtime.accounts import home_of
+from providers.engine.runtime.tasks import repeated
+from providers.engine.setup import start, started
+from providers.errors import GpusError
+from providers.model.machine import RUNNING, STOPPED
+from providers.model.secret import narrowed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.runtime.world import World
+    from providers.model.machine import Setup
+
+
+async def edit(world: World, record: ClusterRecord, spec: ClusterSpec) -> ClusterRecord:
+    """Writes what changed of the declaration on the machines where the adapter can; warns of what
+    only a replacement applies. Raises GpusError where it is to be stopped and cannot be.
+    """
+    limit_s = ttl(spec, record.entry)
+    section = dict(spec.setup.options).get(record.provider)
+    own = tuple(sorted(section.items())) if isinstance(section, dict) else ()
+    setup = spec.setup._replace(
+        ttl_s=limit_s, options=own, secrets=narrowed(spec.setup.secrets, record.provider)
+    )
+    entries = spec.ask.entries
+    program = start(
+        spec.ask,
+        entries[record.entry] if record.entry < len(entries) else entries[0],
+        record.gpu_type,
+        record.gpu_count,
+        setup.expose,
+        world.manifests.get(record.provider),
+        dict(own),
+    )
+    setup = started(setup, program)
+    before, after = dict(record.applied), dict(applied(setup, record.kind))
+    # The disk is the one that was bought, whatever is declared since.
+    after.pop(DISK, None)
+    after |= {name: size for name, size in before.items() if name == DISK}
+    changed = [name for name, digest in after.items() if digest != before.get(name, "")]
+    if not changed:
+        return record
+    able = world.manifests[record.provider].capabilities
+    can = able.in_place | {WORK, ON_DONE}
+    if "state" in changed:
+        _check_power(world, record, setup, can)
+    for name in changed:
+        if name not in can:
+            world.report(
+                "warning",
+                f"{record.cluster}: {record.provider} cannot edit {name} on a running machine; it"
+                " is applied when the cluster is replaced",
+            )
+            after[name] = before.get(name, "")
+    change = _change(spec, setup, [name for name in changed if name in can])
+    runs = program is not None and program.watched and works(record) and record.status == RUNNING
+    if WORK in changed and program is not None and runs:
+        await rerun(world, record, record.machines, program)
+        world.report("info", f"{record.cluster}: what runs there was started anew")
+        if "script" in able.in_place:
+            change["script"] = setup
+    if change:
+        record = await _write(world, record, spec, change, limit_s)
+    noted = tuple(sorted({**after, "state": before.get("state", "")}.items()))
+    record = record._replace(applied=noted)
+    if "state" in changed:
+        return await switch(world, record, spec, after["state"])
+    return record
+
+
+def _check_power(world: World, record: ClusterRecord, setup: Setup, can: Collection[str]) -> None:
+    stoppable = world.manifests[record.provider].capabilities.stoppable
+    if "state" not in can:
+        what = "a machine"
+    elif setup.state == STOPPED and stoppable and record.capacity not in stoppable:
+        what = f"a {record.capacity} machine"
+    else:
+        return
+    raise GpusError(
+        f"{record.cluster}: {record.provider} cannot stop {what} and keep it; set state: running,"
+        " or destroy it"
+    )
+
+
+def _change(spec: ClusterSpec, setup: Setup, names: Collection[str]) -> dict[str, object]:
+    """What an adapter is to write, by these names of `record.applied`. Power is switched last, and
+    a workload is started anew.
+    """
+    parts: dict[str, dict[str, object]] = {
+        "state": {},
+        WORK: {},
+        ON_DONE: {},
+        "service": {"service": setup, "fingerprint": spec.fingerprint},
+        "labels": {"labels": dict(setup.labels)},
+        "ssh_key": {"ssh_key": setup.ssh_public_key, "ssh_user": setup.ssh_user},
+    }
+    limit: dict[str, object] = {"ttl": setup.ttl_s, "on_ttl": setup.on_ttl}
+    change: dict[str, object] = {}
+    for name in names:
+        change.update(parts.get(name, limit))
+    return change
+
+
+async def _write(
+    world: World,
+    record: ClusterRecord,
+    spec: ClusterSpec,
+    change: dict[str, object],
+    limit_s: int | None,
+) -> ClusterRecord:
+    adapter = await home_of(world, record)
+    # What is lost of a degraded cluster cannot be written on.
+    left = tuple(node.handle for node in record.machines)
+    for handle in left if record.status == DEGRADED else record.handles:
+        await repeated(world, adapter.name, adapter.update, handle, change)
+    if "service" in change:
+        nodes = await repeated(world, adapter.name, adapter.observe, record.handles)
+        # How many containers it may have, and so what it may cost, is among what was declared anew.
+        where = Place(
+            *(record.provider, record.region, record.gpu_type, record.gpu_count, 1),
+            record.capacity,
+        )
+        price = await price_of(world, spec.ask, where, nodes[0], None)
+        record = record._replace(
+            machines=tuple(nodes),
+            micro_usd=price.micro_usd,
+            price_as_of=price.as_of,
+            price_source=price.source,
+        )
+    if "ttl" in change:
+        record = record._replace(ends_at=record.launched_at + limit_s if limit_s else 0.0)
+    return record

@@ -1,0 +1,29 @@
+"""Blocks the place where a machine was lost, for a while: it is out of capacity there right now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.model.place import Scope
+
+if TYPE_CHECKING:
+    from providers.engine.record import ClusterRecord
+    from providers.engine.runtime.world import World
+
+LOST_BLOCK_S = 600.0
+
+
+def block_lost_place(world: World, record: ClusterRecord) -> None:
+    """Leaves the record's place alone for `LOST_BLOCK_S`; a reservation stays usable."""
+    if record.provider and record.region and not record.reservation:
+        scope = Scope(
+            record.provider,
+            record.region,
+            record.zone,
+            record.machine_type,
+            record.gpu_type,
+            record.capacity,
+        )
+        world.journal.block(
+            world.name, scope, LOST_BLOCK_S, "taken back there lately", world.clock.now()
+        )

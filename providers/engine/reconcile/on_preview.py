@@ -1,0 +1,205 @@
+"""The preview columns of `steps.STEPS`: what an `up` comes to in each condition, in words, and
+whether it replaces what runs. Pure: works from the state's record alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.engine.reconcile import drift
+from providers.engine.reconcile.status import REPLACE_ALL, REPLACE_NODE, REPORT
+from providers.model import duration
+from providers.model.machine import ENDED, STOPPED
+from providers.model.money import per_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from providers.engine.record import ClusterRecord
+
+
+class PreviewCase(NamedTuple):
+    """`new_micro_usd` is what the plan's first place costs per hour; None where that is unknown or
+    there is none. `on_loss` and `on_ttl` are the declaration's.
+    """
+
+    record: ClusterRecord
+    new_micro_usd: int | None = None
+    on_loss: str = REPLACE_ALL
+    on_ttl: str = "release"
+
+
+class DiffCase(NamedTuple):
+    """`stops`: the declaration has it stopped. `satisfied` says whether what runs, as it is now,
+    serves the declaration; it is asked only if that decides.
+    """
+
+    record: ClusterRecord
+    on_loss: str
+    stops: bool
+    satisfied: Callable[[], bool]
+
+
+class Difference(NamedTuple):
+    """What a diff shows of a condition where no edit does: outputs that change, whether that
+    replaces the cluster, and because of what.
+    """
+
+    outputs: tuple[str, ...] = ()
+    replaces: bool = False
+    because: str = ""
+
+
+def what(record: ClusterRecord) -> str:
+    """`gcp us-central1-a a3-highgpu-8g H100:8 spot`."""
+    machine = f"{record.nodes} x {record.machine_type}" if record.nodes > 1 else record.machine_type
+    gpu = f"{record.gpu_type}:{record.gpu_count}"
+    parts = (record.provider, record.zone or record.region, machine, gpu, record.capacity)
+    return " ".join(part for part in parts if part)
+
+
+# What an `up` comes to that does not replace it
+
+
+def stays(case: PreviewCase) -> str:
+    """What stays, and what that costs; where something is still to be done, what that is."""
+    record = case.record
+    if record.reasons:
+        return _still(record)
+    return f"none: {what(record)} stays, at {per_hour(record.micro_usd)} since its launch"
+
+
+def stays_drifted(case: PreviewCase) -> str:
+    """What changed at the provider, and what it costs now."""
+    record = case.record
+    if record.reasons:
+        return _still(record)
+    now = per_hour(record.micro_usd)
+    return f"none: {what(record)} stays, at {now} now: {drift.text(record)}"
+
+
+def repaired(case: PreviewCase) -> str:
+    """What `on_loss` does about machines that are lost, and what that comes to."""
+    record, now = case.record, per_hour(case.record.micro_usd)
+    if not record.reasons:
+        return f"none: {what(record)} is degraded, and `on_loss: report` leaves it so"
+    if case.on_loss == REPLACE_NODE:
+        return (
+            f"{record.detail}: gets as many again in {record.zone or record.region}, beside the"
+            f" rest; {now} for all of it"
+        )
+    return (
+        f"REPLACES {what(record)} ({now}), of which {record.detail}: the rest is deleted first; then"
+        f" {per_hour(case.new_micro_usd)}"
+    )
+
+
+def stays_stopped(case: PreviewCase) -> str:
+    """What a stopped machine costs."""
+    if case.record.status != STOPPED:
+        return stays(case)
+    return f"none: {what(case.record)} is stopped, only its disks are billed"
+
+
+def stays_failed(case: PreviewCase) -> str:
+    """That nothing is done about it."""
+    if case.record.reasons:
+        return _still(case.record)
+    cost = per_hour(case.record.micro_usd)
+    return f"none: {what(case.record)} has failed and stays, at {cost}; change `run` for a new one"
+
+
+def stays_ended(case: PreviewCase) -> str:
+    """When its limit ended it, and how to get a new one."""
+    disk = "; its disk is kept, and billed, until then or destroy" if case.on_ttl == "keep" else ""
+    at = _ended_at(case.record)
+    return f"none: it ended{at} by its ttl; change `run` to get a new one{disk}"
+
+
+def stays_done(case: PreviewCase) -> str:
+    """How the job ended."""
+    how = "has succeeded" if case.record.status == ENDED else "has failed"
+    return f"none: the job {how}, nothing runs; change `run` for another one"
+
+
+# What a replacement takes away
+
+
+def replaced(case: PreviewCase) -> str:
+    """What goes first, and what the new one changes per hour."""
+    record, new = case.record, case.new_micro_usd
+    if record.kind != "machine":
+        return (
+            f"REPLACES the {record.kind} {what(record)} ({per_hour(record.micro_usd)}): it is"
+            f" stopped first; then {per_hour(new)}"
+        )
+    if record.micro_usd is None or new is None:
+        net = f"then {per_hour(new)}"
+    else:
+        step = new - record.micro_usd
+        net = (
+            f"net {'-' if step < 0 else '+'}{per_hour(abs(step))}" if step else "at the same price"
+        )
+    return (
+        f"REPLACES {what(record)} ({per_hour(record.micro_usd)}): it and its disk are deleted first,"
+        f" and may not come back; {net}"
+    )
+
+
+def replaced_preempted(case: PreviewCase) -> str:
+    """What is left of it goes first."""
+    record = case.record
+    return (
+        f"REPLACES {what(record)}, which was taken back: what is left of it is deleted first; then"
+        f" {per_hour(case.new_micro_usd)} (was {per_hour(record.micro_usd)})"
+    )
+
+
+def replaced_ended(case: PreviewCase) -> str:
+    """Nothing that runs goes for it."""
+    record = case.record
+    if record.kind != "machine":
+        return replaced(case)
+    at = _ended_at(record)
+    return f"REPLACES {what(record)}, which ended{at} by its ttl; +{per_hour(case.new_micro_usd)}"
+
+
+def replaced_done(case: PreviewCase) -> str:
+    """Nothing that runs goes for it."""
+    new = per_hour(case.new_micro_usd)
+    return f"another job after {what(case.record)}, which is done; +{new} while it runs"
+
+
+# Whether a diff replaces it where no edit does
+
+
+def not_replaced(case: DiffCase) -> Difference:  # noqa: ARG001 (a column's functions are alike)
+    """No edit, no difference."""
+    return Difference()
+
+
+def taken_back(case: DiffCase) -> Difference:  # noqa: ARG001 (a column's functions are alike)
+    """Always replaced."""
+    return Difference(("status",), replaces=True, because="the cloud took it back")
+
+
+def unless_it_serves(case: DiffCase) -> Difference:
+    """Replaced where it no longer serves the declaration as it is now, by `on_loss`. What serves it
+    stays, and its record follows.
+    """
+    if case.stops:
+        return Difference()
+    changed = tuple(sorted({name for name, _ in case.record.bought} - set(drift.PRICE)))
+    if case.satisfied():
+        return Difference(changed)
+    if case.on_loss == REPORT:
+        return Difference()
+    return Difference(changed, replaces=True, because=case.record.detail)
+
+
+def _still(record: ClusterRecord) -> str:
+    return f"none: {what(record)} is {record.status}: {record.reasons[0]}"
+
+
+def _ended_at(record: ClusterRecord) -> str:
+    return f" at {duration.timestamp(record.ends_at)}" if record.ends_at else ""
