@@ -1,0 +1,175 @@
+"""The arguments of the ad hoc commands: run, cp, ssh, logs, wait, doctor, ps, release."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+from providers.cli import stackfile
+from providers.cli.options import add_spec, add_world
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Runs one ad hoc command; `command` are the words after `--`."""
+    from providers.cli import adhoc as commands
+
+    gc.enable()  # these may take hours
+    if options.command == "run" and options.stack:
+        options.declared = stackfile.read(options.stack)
+    if options.command in {"run", "ssh"}:
+        return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
+    does = {
+        "cp": commands.cp,
+        "logs": commands.logs,
+        "ps": commands.ps,
+        "release": commands.release,
+        "wait": commands.wait,
+    }
+    does["doctor"] = commands.doctor
+    return does[options.command](options)
+
+
+def add_adhoc(commands: Any) -> None:
+    """`run`, `cp`, `ssh`, `logs`, `ps` and `release`: see `providers.cli.adhoc`."""
+
+    def command(name: str, text: str, usage: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = commands.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.", usage=f"gpus {usage}"
+        )
+        parser.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="P:KEY=VALUE",
+            help="a provider's setting, as in gcp:project=my-project",
+        )
+        add_world(parser)
+        parser.set_defaults(run=run_adhoc, command=name)
+        return parser
+
+    run = command(
+        "run",
+        "acquire GPUs, run a command there, release them",
+        "run GPU [options] -- COMMAND ... | gpus run -s STACK [CLUSTER] --on GPU [options]",
+    )
+    add_spec(run)
+    run.add_argument(
+        "-s",
+        "--stack",
+        metavar="STACK",
+        help="run the workload that this stack declares (of CLUSTER, where it has several)",
+    )
+    run.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="GPU",
+        help="with -s: on this GPU instead of the declared ones; may be repeated",
+    )
+    run.add_argument("--name", help="its name for the other commands (default: a generated one)")
+    run.add_argument("--ttl", help="the cloud itself ends it after this long (default 4h)")
+    run.add_argument(
+        "--wait", help="how long one place may keep you waiting until it is ready (default 15m)"
+    )
+    run.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
+    run.add_argument(
+        "--ssh-key", metavar="FILE", help="your own private key (default: a generated one)"
+    )
+    run.add_argument(
+        "--put",
+        action="append",
+        default=[],
+        metavar="HERE[:THERE]",
+        help="copy this there first; may be repeated",
+    )
+    run.add_argument(
+        "--get",
+        action="append",
+        default=[],
+        metavar="THERE[:HERE]",
+        help="copy this back afterwards; may be repeated",
+    )
+    _taken(run)
+    run.add_argument("--yes", action="store_true", help="buy in the live world without asking")
+    run.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave it running afterwards, until `gpus release` or its ttl",
+    )
+
+    copy = command(
+        "cp",
+        "copy a file or folder to or from a machine",
+        "cp HERE NAME:THERE | gpus cp NAME:THERE HERE [-s STACK]",
+    )
+    copy.add_argument("source")
+    copy.add_argument("target")
+    _taken(copy)
+    login = command(
+        "ssh",
+        "log in to a machine, or run a command there",
+        "ssh NAME [-s STACK] [-L PORT] [-- COMMAND ...]",
+    )
+    login.add_argument("name")
+    login.add_argument(
+        "-L",
+        dest="forward",
+        action="append",
+        default=[],
+        metavar="[LOCAL:]PORT",
+        help="forward this port of it to here; may be repeated",
+    )
+    logs = command(
+        "logs", "what a machine wrote while it started", "logs NAME [-s STACK] [--lines N]"
+    )
+    logs.add_argument("name")
+    logs.add_argument(
+        "--lines",
+        type=int,
+        default=200,
+        metavar="N",
+        help="how many of the last lines (default 200; 0 for all)",
+    )
+    wait = command(
+        "wait", "wait until a job has ended; its exit code", "wait [NAME] [-s STACK] [--timeout 2h]"
+    )
+    wait.add_argument("name", nargs="?", help="which (default: the one job there is)")
+    wait.add_argument("--timeout", help="give up after this long (default: never)")
+    doctor = command(
+        "doctor", "what is wrong with a GPU machine, and what to do", "doctor [NAME [-s STACK]]"
+    )
+    doctor.add_argument(
+        "name", nargs="?", help="one of your machines (default: the one you are on)"
+    )
+    for parser in (copy, login, logs, doctor):
+        parser.add_argument(
+            "--node", type=int, default=0, help="which machine of a cluster (default 0)"
+        )
+    listed = command(
+        "ps", "what runs, ad hoc and by stacks, whose it is, at what price", "ps [-s STACK]"
+    )
+    listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
+    for parser in (copy, login, logs, wait, doctor, listed):
+        parser.add_argument(
+            "-s",
+            "--stack",
+            metavar="STACK",
+            help="what this stack declares, instead of what is ad hoc",
+        )
+    command("release", "release what has this name, confirmed", "release NAME ...").add_argument(
+        "names", nargs="+", metavar="NAME"
+    )
+
+
+def _taken(parser: argparse.ArgumentParser) -> None:
+    """Limits on what is copied back from a machine, which may be a stranger's."""
+    parser.add_argument(
+        "--max-size", metavar="SIZE", help="copy back at most this much (default 10GiB)"
+    )
+    parser.add_argument(
+        "--max-files", metavar="N", help="and at most this many files and folders (default 100000)"
+    )

@@ -1,0 +1,71 @@
+"""Arguments that several commands share: what is wanted, where, and in which world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.model.ask import RANKS
+from providers.model.worlds import WORLDS
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_spec(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say what is wanted."""
+    parser.add_argument(
+        "gpu", nargs="?", help='"H100:8"; "H100!:8" for exactly this, no free upgrade'
+    )
+    parser.add_argument(
+        "--fallback",
+        action="append",
+        default=[],
+        metavar="GPU",
+        help="another acceptable choice; may be repeated",
+    )
+    parser.add_argument("--nodes", type=int, help="machines in the cluster (default 1)")
+    parser.add_argument(
+        "--spot", choices=("never", "prefer", "only"), help="whether spot capacity is acceptable"
+    )
+    parser.add_argument(
+        "--capacity",
+        action="append",
+        metavar="KIND",
+        help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated",
+    )
+    parser.add_argument(
+        "--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together"
+    )
+    parser.add_argument(
+        "--rank", choices=RANKS[:-1], help=f"what comes first (default: {RANKS[0]})"
+    )
+    parser.add_argument(
+        "--marketplaces",
+        action="store_true",
+        help="accept strangers' hosts, also where no --provider names their marketplace",
+    )
+    parser.add_argument(
+        "--accept-suspect-prices",
+        action="store_true",
+        help="buy also at a price that looks wrong",
+    )
+    add_places(parser)
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Adds `--provider` and `--region`."""
+    parser.add_argument(
+        "--provider",
+        action="append",
+        default=[],
+        metavar="P",
+        help="allowed provider, in this order; may be repeated",
+    )
+    parser.add_argument(
+        "--region", action="append", default=[], metavar="R", help="allowed region; may be repeated"
+    )
+
+
+def add_world(parser: argparse.ArgumentParser) -> None:
+    """Adds `--world`."""
+    parser.add_argument("--world", choices=WORLDS, help="rehearsal (default) or live")

@@ -1,0 +1,76 @@
+"""How answers look on a terminal, and the exit codes of commands."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+OK, NOTHING, WRONG, INTERRUPTED, CUT = 0, 1, 2, 130, 141
+
+
+def table(
+    rows: Sequence[Sequence[str]], right: Container[int], gives: Sequence[int] = ()
+) -> Iterable[str]:
+    """Rows as columns; those numbered in `right` flush right. Where they are too wide the gaps
+    narrow, then the columns in `gives` give way.
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    most = width()
+    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= most else " "
+    for column in gives:
+        over = sum(widths) + len(gap) * (len(widths) - 1) - most
+        widths[column] = max(min(17, widths[column]), widths[column] - max(over, 0))
+    for row in rows:
+        texts = [
+            cell if len(cell) <= width else f"{cell[: width - 1]}…"
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        cells = (
+            f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
+            for column, (cell, width) in enumerate(zip(texts, widths, strict=True))
+        )
+        yield gap.join(cells).rstrip()
+
+
+def width() -> int:
+    """Columns for an answer: 96, or what the terminal has if that is more."""
+    import shutil
+
+    return max(96, shutil.get_terminal_size((96, 24)).columns)
+
+
+def wrapped(head: str, text: str, further: str | None = None) -> list[str]:
+    """The text behind its head, broken at spaces; further lines are indented as far as the head
+    reaches, or as said.
+    """
+    import textwrap
+
+    indent = " " * len(head) if further is None else further
+    return textwrap.wrap(
+        text,
+        width(),
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    ) or [head.rstrip()]
+
+
+def print_json(value: object) -> None:
+    """Prints one line of JSON."""
+    import json
+
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def complain(text: str, code: int) -> int:
+    """Prints a message to stderr, each line with the program's name; returns the exit code."""
+    try:
+        for line in text.splitlines() or [text]:
+            print(f"gpus: {line}", file=sys.stderr)
+    except BrokenPipeError:
+        pass
+    return code

@@ -1,0 +1,161 @@
+"""`gpus plan`: every place that could serve a declaration, ranked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.cli import stackfile
+from providers.cli.options import add_spec, add_world
+from providers.cli.output import NOTHING, OK, complain, print_json
+from providers.errors import Problem, SpecError
+from providers.model.ask import RANKS
+from providers.model.worlds import REHEARSAL
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from providers.model.ask import Ask
+    from providers.model.spec import Cluster
+
+
+def run_plan(options: argparse.Namespace) -> int:
+    """Prints the plan of each declaration; NOTHING where one has no acceptable place."""
+    from providers import api
+    from providers.planner import render
+
+    worst = OK
+    for title, ask, world, settings in _asked(options):
+        made = api.plan(ask, world=world, settings=settings)
+        if options.json:
+            print_json(
+                render.as_json(made)
+                if options.cluster or not options.stack
+                else {"cluster": title, **render.as_json(made)}
+            )
+        elif options.markdown:
+            print(render.as_markdown(made, title=title), end="\n\n")
+        else:
+            print(render.as_text(made, title=title), end="\n\n" if options.stack else "\n")
+        if made.best is None:
+            from providers.planner.suggest import hints
+
+            refusals = ", ".join(
+                f"{count:,} by {rule}" for rule, count in made.rejected_by_rule.items()
+            )
+            head = f"{title}: " if title else ""
+            lines = [
+                f"nothing acceptable{f'; refused: {refusals}' if refusals else ''}",
+                *hints(made),
+            ]
+            worst = complain("\n".join(head + text for text in lines), NOTHING)
+    return worst
+
+
+def _asked(
+    options: argparse.Namespace,
+) -> list[tuple[str, Ask | Cluster, str, Mapping[str, Mapping[str, str]]]]:
+    """(title, what is wanted, world, settings) of each plan to make: the one of the arguments, or
+    those of a stack's file.
+    """
+    from providers import api
+
+    if not options.stack:
+        if options.cluster:
+            raise SpecError([Problem("--cluster", "a stack that has it", "none", "add -s STACK")])
+        if not options.gpu:
+            raise SpecError([Problem("", 'a GPU such as "H100:8", or -s STACK', "neither")])
+        ask = api.compiled(
+            options.gpu,
+            fallback=options.fallback,
+            nodes=1 if options.nodes is None else options.nodes,
+            spot=options.spot,
+            capacity=options.capacity,
+            providers=options.provider,
+            regions=options.region,
+            marketplaces=options.marketplaces,
+            rank=options.rank or RANKS[0],
+            max_price_per_hour=options.max_price,
+            accept_suspect_prices=options.accept_suspect_prices,
+        )
+        return [("", ask, options.world or REHEARSAL, {})]
+    words = (
+        "gpu",
+        "fallback",
+        "nodes",
+        "spot",
+        "capacity",
+        "max_price",
+        "rank",
+        "provider",
+        "region",
+        "marketplaces",
+        "accept_suspect_prices",
+    )
+    given = [name for name in words if getattr(options, name)]
+    if given:
+        raise SpecError(
+            [
+                Problem(
+                    name,
+                    "the stack's file to say it",
+                    "an argument too",
+                    "leave it out, or leave out -s",
+                )
+                for name in given
+            ]
+        )
+    from providers.engine import validate
+
+    stack = stackfile.read(options.stack)
+    if options.cluster and options.cluster not in stack.clusters:
+        raise SpecError(
+            [
+                Problem(
+                    "--cluster",
+                    f"a cluster of {stack.name}",
+                    repr(options.cluster),
+                    f"there are: {', '.join(stack.clusters)}",
+                )
+            ]
+        )
+    asks: list[tuple[str, Ask | Cluster, str, Mapping[str, Mapping[str, str]]]] = []
+    problems: list[Problem] = []
+    for name, raw in stack.clusters.items():
+        if options.cluster in (None, name):
+            try:
+                asks.append(
+                    (
+                        name,
+                        validate.cluster(name, raw),
+                        options.world or stack.world,
+                        stack.settings,
+                    )
+                )
+            except SpecError as error:
+                problems.extend(
+                    problem._replace(path=f"{name}.{problem.path}" if problem.path else name)
+                    for problem in error.problems
+                )
+    if problems:
+        raise SpecError(problems)
+    return asks
+
+
+def add_plan(commands: Any) -> None:
+    """Adds `plan` to the commands."""
+    plan = commands.add_parser(
+        "plan",
+        help="every place that could serve it, ranked",
+        description="The places that `pulumi up` would try, in order. Buys nothing.",
+    )
+    add_spec(plan)
+    plan.add_argument("-s", "--stack", help="plan what this stack's file declares")
+    plan.add_argument("--cluster", metavar="NAME", help="one cluster of the stack")
+    add_world(plan)
+    form = plan.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_true", help="candidates and rejections as one JSON object"
+    )
+    form.add_argument("--markdown", action="store_true", help="for a pull request")
+    plan.set_defaults(run=run_plan)
