@@ -136,7 +136,7 @@ def test_b30_a_sandbox_without_a_driver_is_not_ready(bench):
     """
     bench.drivers()
     with pytest.raises(AllFailed, match="no driver"):
-        bench.declared(wait="30s")
+        bench.declared(wait="5s")
     assert bench.running() == []
     held = bench.declared(ready="running")
     assert held.status == "running" and len(bench.running()) == 1
