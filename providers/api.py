@@ -249,7 +249,7 @@ def market(
 
     Where providers tell today's prices, they are asked about the GPU alone, if one is named.
     """
-    from providers.engine.market import planning
+    from providers.engine.market import collect
     from providers.engine.runtime.world import open_world
 
     lines: list[str] = []
@@ -257,7 +257,7 @@ def market(
     try:
         entries = (Choice(asks.gpu_text(gpu).type, 1),) if gpu else ()
         ask = Ask(entries, providers=tuple(providers), regions=tuple(regions), marketplaces=True)
-        return planning.market(opened, ask, warnings=lines).table
+        return collect.market(opened, ask, warnings=lines).table
     finally:
         opened.close()
 

@@ -107,7 +107,7 @@ def refused(spec: Cluster) -> list[Problem]:
     """
     from providers.adapters import registry
     from providers.catalog.offers import load
-    from providers.engine.market.planning import whole
+    from providers.engine.market.offers import whole
     from providers.planner import check
 
     ask = spec.ask()

@@ -118,7 +118,7 @@ def _unserved(
 
 def _unconfigured(world: str, settings: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Why no provider is configured in the world; empty where one is."""
-    from providers.engine.market.planning import market
+    from providers.engine.market.collect import market
     from providers.engine.messages import named
     from providers.engine.runtime.world import open_world
 

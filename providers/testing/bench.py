@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.catalog.table import table
 from providers.engine.desired import ClusterSpec
-from providers.engine.market.planning import market
+from providers.engine.market.collect import market
 from providers.engine.runtime.world import connected, open_world
 from providers.errors import QuotaExceeded
 from providers.model.ask import (

@@ -582,7 +582,7 @@ def test_only_machines_that_take_commands_are_asked_for():
     """A provider whose machines take no commands from here is refused by that rule; with a key of
     the user's own, only ssh will do.
     """
-    from providers.engine.market import planning
+    from providers.engine.market import collect
     from providers.engine.runtime.world import open_world
     from providers.model.spec import read_cluster
     from providers.testing.clock import JumpingClock
@@ -603,7 +603,7 @@ def test_only_machines_that_take_commands_are_asked_for():
     )
     wanted = f"{rows[0].gpu_type}:{rows[0].gpu_count:g}"
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
-    plan = planning.market(world, ask).plan(ask)
+    plan = collect.market(world, ask).plan(ask)
     assert ["gcp", "aws"] == [candidate.provider for candidate in plan.candidates]
     assert {"reach": 1} == plan.rejected_by_rule
     with pytest.raises(errors.SpecError, match="take commands from here: aws, gcp"):
@@ -617,11 +617,11 @@ def test_only_machines_that_take_commands_are_asked_for():
     )
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
     assert ["modal", "gcp", "aws"] == [
-        candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates
+        candidate.provider for candidate in collect.market(world, ask).plan(ask).candidates
     ]
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}), own_key=True)
     assert ["gcp", "aws"] == [
-        candidate.provider for candidate in planning.market(world, ask).plan(ask).candidates
+        candidate.provider for candidate in collect.market(world, ask).plan(ask).candidates
     ]
     world.close()
 

@@ -25,7 +25,7 @@ BROKEN = {
     # An answer that was lost is taken for "nothing was made", and the next order has a token of its
     # own.
     ("gcp", "up/dropped@regionInstances.bulkInsert#0"): (
-        "async def nothing(*_): return None\nwalk.certain = nothing\ngcp.MANIFEST ="
+        "async def nothing(*_): return None\norder.certain = nothing\ngcp.MANIFEST ="
         " gcp.MANIFEST._replace(capabilities=gcp.CAPABILITIES._replace(deduplicates=False))"
     ),
     # A deletion whose answer was lost is taken for done, and so is every other.
@@ -64,7 +64,7 @@ from pathlib import Path
 from providers.adapters import gcp
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.engine import operations
-from providers.engine.launch import walk
+from providers.engine.launch import order
 from providers.engine.runtime.tasks import StopSignal, shielded
 from providers.engine.termination import end
 from providers.engine.termination.settle import Remainder

@@ -192,7 +192,7 @@ def test_all_providers_down_is_one_line_each(days):
 @pytest.mark.parametrize("kind", ["html", "unavailable", "malformed", "rate-limit"])
 def test_a_market_that_cannot_be_read_is_a_line_in_the_plan(days, kind):
     """Clore's listing failed: the plan of the others stands, with one line that says so."""
-    from providers.engine.market.planning import market
+    from providers.engine.market.collect import market
 
     days.store.set_stock(
         "clore", "", "", "", None

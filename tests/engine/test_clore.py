@@ -19,7 +19,7 @@ from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.market import planning
+from providers.engine.market import collect
 from providers.engine.record import ClusterRecord
 from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
@@ -288,7 +288,7 @@ def test_a_host_that_delivers_something_else_is_released_and_remembered(market, 
     released, confirmed, left alone, the next one tried.
     """
     world = market.world()
-    first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
+    first = collect.market(world, wanted().ask).plan(wanted().ask).candidates[0]
     market.state.deliver(int(first.machine_type.removeprefix("server-")), **delivered)
     held = run(operations.create(world, wanted(), "g1"))
     assert [attempt.outcome for attempt in held.attempts] == ["NotWhatWasSold", "acquired"]
@@ -304,7 +304,7 @@ def test_a_host_that_delivers_something_else_is_released_and_remembered(market, 
 def test_what_an_order_leaves_out_is_not_held_against_the_host(market):
     """A row without its GPUs says nothing; it is no contradiction."""
     world = market.world()
-    first = planning.market(world, wanted().ask).plan(wanted().ask).candidates[0]
+    first = collect.market(world, wanted().ask).plan(wanted().ask).candidates[0]
     market.state.deliver(
         int(first.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""}
     )
@@ -381,7 +381,7 @@ def test_the_spec_s_filters_decide_in_the_plan(market):
     strict = wanted(options=section)
     ask = strict.ask._replace(options={"clore": section})
     world = market.world()
-    seen = planning.market(world, ask).plan(ask)
+    seen = collect.market(world, ask).plan(ask)
     refused = {str(found.offer.machine_type): found.found for found in seen.rejections}
     assert "server-71002" not in {candidate.machine_type for candidate in seen.candidates}
     assert (
@@ -389,7 +389,7 @@ def test_the_spec_s_filters_decide_in_the_plan(market):
         and "wanted at least 0.995" in refused["server-71002"]
     )
     assert "excluded by exclude_servers" in refused["server-71001"]
-    loose = planning.market(world, strict.ask).plan(strict.ask)
+    loose = collect.market(world, strict.ask).plan(strict.ask)
     assert "server-71002" in {candidate.machine_type for candidate in loose.candidates}
 
 
@@ -405,7 +405,7 @@ def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market):
         ask = wanted().ask._replace(
             entries=entries, disk_gib=disk_gib, options={"clore": dict(section)} if section else {}
         )
-        return planning.market(world, ask).plan(ask)
+        return collect.market(world, ask).plan(ask)
 
     def why(plan):
         return {found.found for found in plan.rejections if found.rule == "sold"}
@@ -439,7 +439,7 @@ def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market):
 def test_without_a_key_the_market_is_shown_and_refused(market):
     """A live market is listed; its rows are refused as not configured."""
     world = market.world("wanted an API key", name="live")
-    plan = planning.market(world).plan(wanted().ask)
+    plan = collect.market(world).plan(wanted().ask)
     assert () == plan.candidates
     assert plan.rejected_by_rule["configured"]
     assert not plan.warnings
@@ -529,7 +529,7 @@ def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_
     """The plan names the row that it leaves out; the cheapest other host is rented, once."""
     odd_host(price={"on_demand": {"USD-Blockchain": "1e5000"}, "spot": {}})
     world = market.world()
-    plan = planning.market(world, wanted().ask).plan(wanted().ask)
+    plan = collect.market(world, wanted().ask).plan(wanted().ask)
     assert [
         "clore: 1 listing left out that cannot be read: server 71001: its"
         " price.on_demand.USD-Blockchain cannot be 1e5000"

@@ -16,9 +16,9 @@ CODE = """
 import sys
 from providers.adapters.clore import worlds
 from providers.engine.runtime import deadlines
-from providers.engine.market import planning
-worlds.BASE_URL, planning.LOOK_LIMIT_S = sys.argv[1], float(sys.argv[2])
-deadlines.LOOK_LIMIT_S = planning.LOOK_LIMIT_S
+from providers.engine.market import collect
+worlds.BASE_URL, collect.LOOK_LIMIT_S = sys.argv[1], float(sys.argv[2])
+deadlines.LOOK_LIMIT_S = collect.LOOK_LIMIT_S
 from providers.cli.main import main
 sys.exit(main(sys.argv[3:]))
 """

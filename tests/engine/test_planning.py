@@ -8,7 +8,8 @@ import pytest
 
 from providers import errors
 from providers.adapters.base import Manifest
-from providers.engine.market import planning
+from providers.engine.market import collect, planning
+from providers.engine.market import offers as offers_
 from providers.adapters import registry
 from providers.engine.runtime.world import open_world
 from providers.model.capability import Capabilities
@@ -78,7 +79,7 @@ def test_live_offers_replace_that_providers_bundled_ones(lab):
     """A provider that lists live is shown by its list alone; the others by the catalog."""
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.alpha.listed = [offer("alpha", "north", "north-z", usd=3)]
-    plan = planning.market(lab.world(), ask()).plan(ask())
+    plan = collect.market(lab.world(), ask()).plan(ask())
     assert [(candidate.provider, candidate.zone) for candidate in plan.candidates] == [
         ("alpha", "north-z"),
         ("beta", "east-a"),
@@ -89,18 +90,18 @@ def test_failing_listing_is_a_warning(lab):
     """One failing provider is a line in the plan, never a failed plan."""
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.alpha.fail("offers", errors.Transient("503", provider="alpha"))
-    plan = planning.market(lab.world(), ask()).plan(ask())
+    plan = collect.market(lab.world(), ask()).plan(ask())
     assert len(plan.candidates) == 4
     assert "alpha: could not be looked at" in plan.warnings[0]
 
 
 def test_hanging_listing_has_a_deadline(lab, monkeypatch):
     """A provider that does not answer is left out after its deadline."""
-    monkeypatch.setattr(planning, "LOOK_LIMIT_S", 0.05)
+    monkeypatch.setattr(collect, "LOOK_LIMIT_S", 0.05)
     gate = threading.Event()
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.alpha.offers = lambda: gate.wait(60)
-    plan = planning.market(lab.world(), ask()).plan(ask())
+    plan = collect.market(lab.world(), ask()).plan(ask())
     gate.set()
     assert "no answer within" in plan.warnings[0] and plan.candidates
 
@@ -112,9 +113,9 @@ def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     lab = Lab(name="live")
     lab.alpha.connect_error = errors.NotConfigured("no keys", provider="alpha")
-    plan = planning.market(lab.world(), ask()).plan(ask())
+    plan = collect.market(lab.world(), ask()).plan(ask())
     assert [candidate.provider for candidate in plan.candidates] == ["beta"]
-    assert planning.market(Lab().world(), ask()).unavailable == {}
+    assert collect.market(Lab().world(), ask()).unavailable == {}
 
 
 def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
@@ -139,7 +140,7 @@ def test_blocks_of_the_journal_are_in_the_plan_and_a_plan_makes_no_journal(lab, 
     assert not (tmp_path / "journal.db").exists()
     world.journal.block("rehearsal", Scope("alpha"), 600, "sold out", lab.clock.now())
     blocks, now, _ = planning.standing_blocks(world)
-    plan = planning.market(world, ask()).plan(ask(), blocks, now)
+    plan = collect.market(world, ask()).plan(ask(), blocks, now)
     assert [candidate.provider for candidate in plan.candidates] == ["beta"]
 
 
@@ -200,7 +201,7 @@ def test_an_overlay_is_the_table_row_by_row(names):
         ]
         for name in names
     }
-    made = planning.overlay(base, rows)
+    made = offers_.overlay(base, rows)
     kept = [offer for offer in map(base.offer, range(len(base))) if offer.provider not in rows]
     wanted = table([*kept, *(offer for name in sorted(rows) for offer in rows[name])])
     assert [tuple(column) for column in wanted.columns] == [
@@ -224,7 +225,7 @@ def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
     for cloud in (lab.alpha, lab.beta):
         cloud.capabilities = cloud.capabilities._replace(live_offers=True)
         cloud.fail("offers", errors.Transient(f"{cloud.name}: HTTP 503", provider=cloud.name))
-    shown = planning.market(lab.world(), ask()).plan(ask()).warnings
+    shown = collect.market(lab.world(), ask()).plan(ask()).warnings
     assert "alpha: could not be looked at, its bundled offers are shown: HTTP 503" in shown
     lab.alpha.connect_error = errors.NotConfigured(
         "alpha: wanted keys, found none", provider="alpha"
@@ -267,7 +268,7 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkey
 
     world.manifests = {"alpha": manifest._replace(connect=lambda _world, _config: Open())}
     world._connecting["alpha"] = threading.Lock()
-    seen = planning.market(world, ask())
+    seen = collect.market(world, ask())
     assert {"alpha": "wanted a key, found none"} == seen.unavailable
     assert (
         "alpha: could not be looked at, its bundled offers are shown: no connection"

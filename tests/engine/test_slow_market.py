@@ -9,7 +9,7 @@ import pytest
 from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.market import planning
+from providers.engine.market import collect, planning
 from tests.engine.cases import MARKET, run, wanted
 
 
@@ -18,7 +18,7 @@ def slow(lab, monkeypatch):
     """Offers come from alpha's own listing alone, and it answers at the given look only; earlier
     ones end with their process.
     """
-    monkeypatch.setattr(planning, "LOOK_LIMIT_S", 0.05)
+    monkeypatch.setattr(collect, "LOOK_LIMIT_S", 0.05)
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.offers = table([])
     looks, never, real = [], threading.Event(), lab.alpha.offers

@@ -15,7 +15,7 @@ from providers.rehearsal.clouds.aws.prices import set_price
 from providers.adapters.base import Manifest
 from providers.rehearsal.store import Store
 from providers.catalog.table import table
-from providers.engine.market import planning
+from providers.engine.market import collect
 from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.capability import Capabilities
@@ -213,7 +213,7 @@ def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks
     def planned(name):
         world = open_world(name, manifests={"aws": manifest}, offers=table(rows))
         try:
-            return planning.market(world, ask)
+            return collect.market(world, ask)
         finally:
             world.close()
 

@@ -359,7 +359,7 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
     import threading
 
     from providers.adapters.base import Manifest
-    from providers.engine.market import planning
+    from providers.engine.market import collect
     from providers.adapters import registry
     from providers.model.capability import Capabilities
 
@@ -379,7 +379,7 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
         lambda section: (),
     )
     monkeypatch.setattr(registry, "manifests", lambda: {**real, "hung": hung})
-    monkeypatch.setattr(planning, "LOOK_LIMIT_S", 4.0)
+    monkeypatch.setattr(collect, "LOOK_LIMIT_S", 4.0)
     code, out, err = run(capsys, "offers", "H100:8", "--json")
     released.set()
     assert code == 0

@@ -12,7 +12,7 @@ from providers.adapters.clore import market
 from providers.adapters.clore.options import Options
 from providers.adapters.gcp.host import host as gcp
 from providers.cli.stackfile import read as read_stack
-from providers.engine.market import host_fit, planning
+from providers.engine.market import host_fit, collect
 from providers.engine.runtime.world import open_world
 from providers.model import images
 from providers.model.machine import Setup
@@ -33,7 +33,7 @@ def market_now(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setenv("GPUS_HOME", str(tmp_path_factory.mktemp("home")))
     world = open_world("rehearsal")
-    yield planning.market(world)
+    yield collect.market(world)
     world.close()
     patch.undo()
 

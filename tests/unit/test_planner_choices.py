@@ -9,7 +9,7 @@ from providers.adapters import registry
 from providers.catalog import names
 from providers.catalog.offers import load
 from providers.catalog.table import table
-from providers.engine.market.planning import whole
+from providers.engine.market.offers import whole
 from providers.model.ask import Ask, Capacity, Choice, PriceOverride, gpu_text
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer

@@ -173,7 +173,7 @@ async def _walk(
         plan,
         wanted,
         generation,
-        brake=brake,
+        stop=brake,
         market=on_sale,
         keep=keep,
         accept=accept,

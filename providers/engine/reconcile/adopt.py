@@ -102,7 +102,7 @@ async def _settle_orders(world: World, wanted: ClusterSpec, brake: StopSignal) -
             f"{wanted.cluster}: an earlier run was cut short while it ordered at {entry.provider};"
             " finding out what became of it",
         )
-        outcome = await resumed(world, wanted, entry, brake=brake)
+        outcome = await resumed(world, wanted, entry, stop=brake)
         if not isinstance(outcome, LaunchResult):
             continue
         if outcome.state == UNCONFIRMED and not outcome.handles:
@@ -436,7 +436,7 @@ async def price_of(
             # Not all of them were bought at once.
             whole = whole * where.nodes // placed.nodes
         return Price(whole, placed.price_as_of, placed.price_source)
-    from providers.engine.market.planning import market
+    from providers.engine.market.collect import market
 
     offers = (await world.call(node.handle.provider, market, world, ask)).table
     for row in offers.by_gpu.get(node.gpu_type, ()):

@@ -75,7 +75,7 @@ async def _settle_orders(
     ).pending
     for row in pending:
         keep = tuple(handle for handle in record.handles if handle not in row.handles)
-        result = await resumed(world, spec, row, brake=stop, keep=keep)
+        result = await resumed(world, spec, row, stop=stop, keep=keep)
         if not isinstance(result, LaunchResult):
             continue
         made = launched(world.name, spec, record.generation, result, world.clock.now())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.buy import buy, walk
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, launched
-from providers.engine.market.planning import fitting
+from providers.engine.market.snapshot import fitting
 from providers.engine.readiness import output
 from providers.engine.reconcile.lost_both import emptied
 from providers.engine.record import UNSETTLED, ClusterRecord

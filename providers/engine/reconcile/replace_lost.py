@@ -15,7 +15,8 @@ from providers.engine.desired import ClusterSpec, limit_of, ttl
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import acquire
-from providers.engine.market.planning import market, presentable
+from providers.engine.market.collect import market
+from providers.engine.market.planning import presentable
 from providers.engine.reconcile import placements
 from providers.engine.record import HEALTHY, UNSETTLED, ClusterRecord
 from providers.engine.runtime.accounts import home_of
@@ -92,7 +93,7 @@ async def rejoin(
     try:
         narrowed = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
         outcome = await acquire(
-            world, narrowed, part, held.generation, brake=brake, keep=rest, joins=rest
+            world, narrowed, part, held.generation, stop=brake, keep=rest, joins=rest
         )
     except AllFailed as failed:
         why = next(

@@ -1,0 +1,227 @@
+"""The candidates of a walk: what is still to be tried, and what each refusal takes out of it.
+
+Buys nothing. What is blocked here holds for this run; the journal keeps what holds for longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from providers.engine.launch.refusals import PROVIDER_WIDE, Silence, ahead, of_account, refused
+from providers.engine.market import closed_places
+from providers.engine.market.offers import listed, overlay
+from providers.engine.messages import WAITED, bare, said, trimmed
+from providers.engine.readiness.wait import SETUP
+from providers.engine.runtime.tasks import repeated
+from providers.errors import CloudError, NotReady, OutcomeUnknown, Unclassified
+from providers.model import duration
+from providers.model.ask import RESERVATION
+from providers.model.place import Scope
+from providers.remote.probe import REACH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from providers.adapters.guard import Cloud
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.market.snapshot import Market
+    from providers.engine.record import Account
+    from providers.engine.runtime.world import World
+    from providers.model.machine import Order
+    from providers.model.offer import Candidate
+    from providers.planner.plan import Plan
+
+OUT_OF_REACH = 2
+"""Machines in a row that could not be reached or were not ready in time, after which a cloud is
+left out for the run.
+"""
+
+
+class Candidates:
+    """What one walk may still try, in the plan's order."""
+
+    def __init__(
+        self,
+        world: World,
+        plan: Plan | None,
+        spec: ClusterSpec,
+        market: Market | None,
+        accept: Callable[[Candidate], bool] | None,
+    ) -> None:
+        self.world, self.plan, self.spec, self.market = world, plan, spec, market
+        self.accept = accept or (lambda _candidate: True)
+        self.pending: list[Candidate] = (
+            [candidate for candidate in plan.candidates if self.accept(candidate)]
+            if plan is not None
+            else []
+        )
+        self.skipped: Counter[str] = Counter()
+        """Why candidates were not tried, and how many."""
+        self._blocked: list[tuple[Scope, str, str]] = []
+        """(scope, the one reservation that is meant or nothing, why)"""
+        self._tried: set[tuple[object, ...]] = set()
+        self._asked_again: set[str] = set()
+        self._refreshed: set[str] = set()
+        self._unreached: Counter[str] = Counter()
+        self._silence = Silence()
+
+    def take(self, order: Order) -> None:
+        """The leading candidates are in this order now."""
+        self.pending = self.pending[len(order.candidates) :]
+        self._tried.update(map(_key, order.candidates))
+
+    def drop(self) -> None:
+        """Takes out what was refused meanwhile, and what is above the price cap."""
+        cap = self.spec.ask.max_price_micro_usd
+        kept: list[Candidate] = []
+        for candidate in self.pending:
+            reason = next(
+                (
+                    why
+                    for scope, name, why in self._blocked
+                    if scope.covers(candidate) and name in {"", candidate.reservation}
+                ),
+                "",
+            )
+            if cap is not None and (candidate.micro_usd is None or candidate.micro_usd > cap):
+                reason = "price cap"
+            if reason:
+                self.skipped[reason] += 1
+            else:
+                kept.append(candidate)
+        self.pending = kept
+
+    def block(
+        self,
+        candidates: Sequence[Candidate],
+        error: CloudError,
+        account: Account,
+        *,
+        wide: bool = False,
+    ) -> None:
+        """Leaves the refused scopes out for the rest of this run, and in the journal for as long
+        as the error says.
+        """
+        code = f" ({error.code})" if error.code and error.code != WAITED else ""
+        reason = f"{said(error)}{code}"
+        now = self.world.clock.now()
+        for scope in refused(candidates, error, wide=wide):
+            # A refusal of one reservation says nothing about another at the same place.
+            name = candidates[0].reservation if scope.capacity == RESERVATION else ""
+            self._blocked.append((scope, name, f"{scope}: {reason}"))
+            if error.closed:
+                closed_places.close(self.world, account, scope, error)
+            elif error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
+                self.world.journal.block(self.world.name, scope, error.block_s, reason, now)
+
+    def try_again(self, order: Order) -> None:
+        """Puts the candidates of an order back, alone."""
+        self.pending = [*order.candidates]
+
+    def prefer_hinted(self, order: Order, error: CloudError) -> None:
+        """The zones that the cloud named as having room come first among equals."""
+        regions = {candidate.region for candidate in order.candidates}
+        self.pending = ahead(self.pending, regions, error.hints)
+
+    def is_last(self, order: Order, error: CloudError, *, stopped: bool) -> bool:
+        """True, once for each place, when an answer was lost, nothing was made for certain, and
+        there is no other place to try. A passing fault there must not be the end of the walk: it is
+        asked again as a new order.
+        """
+        if not isinstance(error, OutcomeUnknown) or isinstance(error, Unclassified) or stopped:
+            return False
+        self.drop()
+        place = str([_key(candidate) for candidate in order.candidates])
+        if self.pending or place in self._asked_again:
+            return False
+        self._asked_again.add(place)
+        return True
+
+    def block_unready(self, order: Order, error: CloudError) -> None:
+        """Leaves a cloud out for this run once two machines in a row could not be reached or set
+        up, or were not ready in time. Each costs its whole wait, and the cause is the network, the
+        image or the `wait`, not the place. Where ports are mapped, each host is a network of its
+        own.
+        """
+        provider = order.candidates[0].provider
+        unready = error.code in (*REACH, SETUP) or isinstance(error, NotReady)
+        self._unreached[provider] = self._unreached[provider] + 1 if unready else 0
+        manifest = self.world.manifests.get(provider)
+        if self._unreached[provider] < OUT_OF_REACH or (
+            manifest is not None and manifest.capabilities.maps_ports
+        ):
+            return
+        found = {
+            SETUP: "could not be set up",
+            **dict.fromkeys(REACH, "could not be reached from here"),
+        }.get(error.code, f"were not ready within {duration.text(order.wait_s)}")
+        reason = f"{provider}: {OUT_OF_REACH} machines in a row {found}"
+        self.world.report(
+            "warning",
+            f"{reason}; no more are bought there in this run; see"
+            " docs/how-to/reach-a-machine.md, `ready` and `wait`",
+        )
+        self._blocked.append((Scope(provider), "", reason))
+
+    def block_unresponsive(self, order: Order, error: CloudError) -> None:
+        """Leaves a provider that answers nowhere out for the rest of this run. The next run asks it
+        again.
+        """
+        self.drop()
+        provider = order.candidates[0].provider
+        rest = [candidate for candidate in self.pending if candidate.provider == provider]
+        regions = {candidate.region for candidate in order.candidates}
+        why = self._silence.heard(
+            provider, error, regions, {candidate.region for candidate in rest}
+        )
+        if why and rest:
+            self.world.report(
+                "warning",
+                f"{provider}: {why}: it is left out for the rest of this run, with {len(rest)}"
+                " places not tried",
+            )
+            self._blocked.append((Scope(provider), "", f"{provider}: {why}"))
+
+    def check_pinned(self, error: CloudError) -> None:
+        """Raises what is wrong with the account, where no other provider could serve instead."""
+        others = self.plan is not None and any(
+            candidate.provider != error.provider for candidate in self.plan.candidates
+        )
+        if of_account(error) and (
+            len(self.spec.ask.providers) == 1 or (self.plan is not None and not others)
+        ):
+            raise error
+
+    async def refresh(self, adapter: Cloud) -> None:
+        """The market moved: lists this provider's offers again, once a run, and ranks what remains
+        by them.
+        """
+        world, ask = self.world, self.spec.ask
+        if adapter.name in self._refreshed or self.market is None:
+            return
+        self._refreshed.add(adapter.name)
+        manifest = world.manifests.get(adapter.name)
+        try:
+            rows = await repeated(world, adapter.name, listed, adapter, ask, manifest)
+        except CloudError as error:
+            world.report(
+                "warning",
+                f"{adapter.name}: its offers could not be listed again:"
+                f" {bare(adapter.name, trimmed(error))}",
+            )
+            return
+        if rows is None:
+            return
+        self.market = self.market._replace(table=overlay(self.market.table, {adapter.name: rows}))
+        blocks = world.journal.blocks(world.name)
+        self.plan = self.market.plan(ask, blocks, world.clock.now(), self.spec.setup)
+        self.pending = [
+            candidate
+            for candidate in self.plan.candidates
+            if _key(candidate) not in self._tried and self.accept(candidate)
+        ]
+
+
+def _key(candidate: Candidate) -> tuple[object, ...]:
+    return (candidate.offer.id, candidate.entry, candidate.reservation, candidate.micro_usd)

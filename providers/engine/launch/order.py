@@ -1,0 +1,395 @@
+"""One order: sent once, waited for, and compared with what was ordered. Returns how it ended.
+
+Owns the certainty about one creating call. It is sent again only after the cloud said by its token
+that nothing was made. It decides nothing about other places: that is the walk's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from providers.engine.journal import orders as order_table
+from providers.engine.launch.taken_over import of_another, theirs
+from providers.engine.launch.verify import delivered
+from providers.engine.messages import WAITED, line, moment, trimmed
+from providers.engine.readiness.wait import until_ready
+from providers.engine.runtime.tasks import (
+    DELAYS_S,
+    POLL_FIRST_S,
+    POLL_GROWTH,
+    POLL_MOST_S,
+    pause,
+    repeated,
+)
+from providers.engine.termination.settle import Remainder, abandon, bill, certain, release
+from providers.errors import (
+    BadCredentials,
+    CloudError,
+    HalfMade,
+    NoCapacity,
+    NotConfigured,
+    OfferGone,
+    OutcomeUnknown,
+    RateLimited,
+    Transient,
+    Unclassified,
+)
+from providers.model import duration
+from providers.model.machine import GONE, QUEUED, Handle, Node, Order, Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection
+
+    from providers.adapters.guard import Cloud
+    from providers.engine.journal.orders import OrderRow
+    from providers.engine.runtime.tasks import StopSignal
+    from providers.engine.runtime.world import World
+    from providers.model.offer import Candidate
+    from providers.remote.probe import Probe
+
+T = TypeVar("T")
+
+
+class Delivered(NamedTuple):
+    """The machines exist, are what was ordered, and are ready. `surplus` is what could not be
+    deleted of machines beyond the order.
+    """
+
+    ticket: Ticket
+    placed: Candidate
+    nodes: tuple[Node, ...]
+    surplus: Remainder
+
+
+class Unobserved(NamedTuple):
+    """The machines were made, but could not be observed yet."""
+
+    ticket: Ticket
+    reason: str
+
+
+class Late(NamedTuple):
+    """The wait ran out, or the run was stopped. The order still stands."""
+
+    ticket: Ticket
+
+
+class Partial(NamedTuple):
+    """Something was made that is not what was ordered. It is still there."""
+
+    error: HalfMade
+
+
+class Refused(NamedTuple):
+    """The cloud refused. `remainder` is clean where nothing of the order is left."""
+
+    error: CloudError
+    remainder: Remainder
+
+
+class Unknown(NamedTuple):
+    """It is not known what the order made."""
+
+    error: CloudError
+
+
+class _UnknownError(Exception):
+    def __init__(self, error: CloudError) -> None:
+        self.error = error
+
+
+class _LateError(Exception):
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+
+
+class Purchase:
+    """One order at one cloud, from the creating call to its machines."""
+
+    def __init__(
+        self,
+        world: World,
+        adapter: Cloud,
+        order: Order,
+        stop: StopSignal,
+        *,
+        keep: frozenset[Handle],
+        probe: Probe | None,
+        number: int,
+    ) -> None:
+        self.world, self.adapter, self.order, self.stop = world, adapter, order, stop
+        self.keep, self.probe = keep, probe
+        self.label = line(number, order.candidates)
+        """The order in one line, for messages."""
+        self.ticket: Ticket | None = None
+        """The ticket as the cloud gave it first."""
+
+    @property
+    def now(self) -> float:
+        """The world's time."""
+        return self.world.clock.now()
+
+    @property
+    def micro_usd(self) -> int | None:
+        """The highest price that the order may be delivered at."""
+        prices = (each.micro_usd for each in self.order.candidates if each.micro_usd is not None)
+        return max(prices, default=None)
+
+    async def place(
+        self, deadline: float
+    ) -> Delivered | Unobserved | Late | Partial | Refused | Unknown:
+        """Sends the order and waits for its machines. Raises no CloudError."""
+        return await self._result(self._place(deadline))
+
+    async def resume(
+        self, entry: OrderRow, deadline: float
+    ) -> Delivered | Unobserved | Late | Partial | Refused | Unknown | None:
+        """Goes on with an order of the journal. None: nothing was made, or nothing of it is left."""
+        return await self._result(self._resume(entry, deadline))
+
+    async def _result(self, work: Awaitable[T]) -> T | Late | Partial | Refused | Unknown:
+        try:
+            return await work
+        except _LateError as late:
+            return Late(late.ticket)
+        except _UnknownError as unknown:
+            return Unknown(unknown.error)
+        except HalfMade as error:
+            return Partial(error)
+        except CloudError as error:
+            # Some clouds take an order, report a failure, and create anyway.
+            left = Remainder() if self.ticket is None else await self.release()
+            return Refused(error, left)
+
+    async def _place(self, deadline: float) -> Delivered | Unobserved:
+        self.ticket = await self._submit(deadline)
+        return await self._finish(self.ticket, deadline)
+
+    async def _resume(
+        self, entry: OrderRow, deadline: float
+    ) -> Delivered | Unobserved | Refused | None:
+        self.ticket = entry.ticket if entry.ticket is not None else await self._certain()
+        if self.ticket is not None:
+            return await self._finish(self.ticket, deadline)
+        remainder = await self.release(entry.handles) if entry.handles else Remainder()
+        if remainder.clean:
+            return None
+        error = HalfMade("an earlier order left machines", provider=self.adapter.name)
+        return Refused(error, remainder)
+
+    # Ending it
+
+    async def release(self, handles: Collection[Handle] = ()) -> Remainder:
+        """Deletes these and all else of the order's generation but `keep`."""
+        mark = self.order.mark[:3]
+        return await release(self.world, self.adapter, *mark, handles=handles, keep=self.keep)
+
+    async def abandon(self) -> Remainder:
+        """Ends the order, whatever became of it."""
+        return await abandon(self.world, self.adapter, self.order, self.ticket, self.keep)
+
+    async def give_up(self, ticket: Ticket) -> Remainder:
+        """Ends a late order. Where another run has the cluster by now, only what this order made,
+        and only if that run did not adopt it.
+        """
+        others: set[Handle] = set()
+        if self.stop.taken_over:
+            try:
+                others = await theirs(
+                    self.world, self.adapter, self.order, ticket.handles, self.stop
+                )
+            except CloudError as error:
+                return Remainder(ticket.handles, trimmed(error))
+        keep = {*self.keep, *others}
+        return await abandon(self.world, self.adapter, self.order, ticket, keep)
+
+    def none_came(self) -> NoCapacity:
+        """The refusal of an order whose machines did not come by the deadline."""
+        why = f"no machine within {duration.text(self.order.wait_s)}"
+        if self.stop.on:
+            why = self.stop.why
+        return NoCapacity(why, provider=self.adapter.name, code=WAITED)
+
+    # Sending it
+
+    async def _submit(self, deadline: float) -> Ticket:
+        """The order's ticket. Sends it once; again only after the cloud said by its token that
+        nothing was made.
+
+        After a lost answer it is sent again only where the cloud does the work of one token once:
+        the first request may still be on its way.
+        """
+        adapter = self.adapter
+        again = self.world.manifests[adapter.name].capabilities.deduplicates
+        for delay in (*DELAYS_S, None):
+            call = self.world.begin(adapter.submit, self.order)
+            try:
+                ticket = await self.world.wait_for(adapter.name, call, creates=True)
+            except (RateLimited, Transient) as error:
+                patience = max(delay or 0.0, getattr(error, "retry_after_s", 0.0))
+                found = await self._certain()
+                if found is None:
+                    if delay is None or self.stop.on or self.now + patience > deadline:
+                        raise
+                    await pause(self.world, patience, self.stop)
+                    continue
+                ticket = found
+            except HalfMade:
+                raise
+            except (OutcomeUnknown, OfferGone) as error:
+                # "Somebody has it": where a request was delivered twice, that is this order's own
+                # first delivery.
+                self._report_code(error)
+                found = await self._certain(call if isinstance(error, OutcomeUnknown) else None)
+                if found is None:
+                    final = isinstance(error, (Unclassified, OfferGone))
+                    if not again or final or self.stop.on or self.now > deadline:
+                        raise
+                    again = False
+                    continue
+                ticket = found
+            self.world.journal.note(ticket, self.now)
+            return ticket
+        raise AssertionError("the last try either returns or raises")
+
+    async def _certain(self, call: object = None) -> Ticket | None:
+        try:
+            return await certain(self.world, self.adapter, self.order, call)  # type: ignore[arg-type]
+        except HalfMade:
+            raise
+        except OutcomeUnknown as error:
+            raise _UnknownError(error) from error
+
+    def _report_code(self, error: CloudError) -> None:
+        if isinstance(error, Unclassified):
+            self.world.report(
+                "warning",
+                f"{self.label}: unknown code {error.code or '(none)'}: {trimmed(error)}",
+            )
+
+    # Waiting for it
+
+    async def _wait(self, ticket: Ticket, deadline: float) -> Ticket:
+        """Polls until the order is done. Raises the refusal, `_LateError`, `_UnknownError` or
+        HalfMade.
+        """
+        adapter = self.adapter
+        interval, reported, waits_for = POLL_FIRST_S, False, None
+        while ticket.state != "done":
+            if ticket.detail != waits_for:
+                waits_for = ticket.detail
+                self.world.report("progress", f"{self.label}: {_waiting(ticket, deadline)}")
+            if ticket.state == QUEUED and not reported:
+                reported = True
+                self.world.report(
+                    "info", f"{self.label}: in the cloud's queue {ticket.detail}".rstrip()
+                )
+            await pause(self.world, min(interval, max(0.0, deadline - self.now)), self.stop)
+            interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+            try:
+                polled = await self.world.call(adapter.name, adapter.poll, ticket)
+            except (RateLimited, Transient) as error:
+                interval = max(interval, getattr(error, "retry_after_s", 0.0))
+            except HalfMade:
+                raise
+            except (OutcomeUnknown, NotConfigured, BadCredentials) as error:
+                # Credentials that are refused here say nothing about the order, which the cloud
+                # took before.
+                self._report_code(error)
+                found = await self._certain()
+                if found is None:
+                    raise
+                ticket = found
+            else:
+                if polled != ticket:
+                    self.world.journal.note(polled, self.now)
+                ticket = polled
+            if ticket.state != "done" and (self.stop.on or self.now >= deadline):
+                raise _LateError(ticket)
+        return ticket
+
+    async def _finish(self, ticket: Ticket, deadline: float) -> Delivered | Unobserved:
+        """Waits until the machines are made, compares them with the order, and makes them ready."""
+        ticket = await self._wait(ticket, deadline)
+        order = ticket.order
+        self.world.journal.note(ticket, self.now)
+        if self.stop.taken_over:
+            raise _LateError(ticket)
+        try:
+            nodes, labelled = await self._observed(ticket)
+        except CloudError as error:
+            cost = bill(ticket.handles, self.micro_usd)
+            return Unobserved(ticket, f"made, but not observed yet: {trimmed(error)}; {cost}")
+        known = {*ticket.handles, *self.keep}
+        others = [node for node in labelled if node.status != GONE and node.handle not in known]
+        if rivals := [node.name for node in others if self._is_rival(node)]:
+            # Where no lease is shared: another run placed the same cluster anew, of the same state,
+            # and so under the same generation.
+            self.stop.rival = f"another run has bought {', '.join(rivals)} for it"
+            raise _LateError(ticket)
+        placed = delivered(ticket, nodes)
+        surplus = await self._without_surplus(ticket, [node.handle for node in others])
+        if self.probe is not None:
+            ready = await until_ready(
+                self.world, self.adapter, placed, ticket.handles, self.probe, deadline, self.stop
+            )
+            if ready is None:
+                raise _LateError(ticket)
+            nodes = ready
+        if order.setup.script_digest:
+            nodes = await self._with_workload(ticket, placed, nodes, deadline)
+        return Delivered(ticket, placed, nodes, surplus)
+
+    async def _observed(self, ticket: Ticket) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        """The order's machines, and every machine with the labels of its generation."""
+        world, adapter = self.world, self.adapter
+        nodes = await repeated(world, adapter.name, adapter.observe, ticket.handles)
+        labelled = await repeated(world, adapter.name, adapter.find, *ticket.order.mark[:3])
+        return tuple(nodes), tuple(labelled)
+
+    def _is_rival(self, node: Node) -> bool:
+        """Whether a machine is of an order of the cluster that was never placed from this home."""
+        if not of_another(node, self.order):
+            return False
+        mark = self.order.mark
+        every = self.world.journal.orders(
+            self.world.name, mark.owner, mark.cluster, states=order_table.EVERY
+        )
+        return all(node.name not in entry.order.node_names for entry in every)
+
+    async def _without_surplus(self, ticket: Ticket, surplus: Collection[Handle]) -> Remainder:
+        """Deletes machines beyond the order."""
+        if not surplus:
+            return Remainder()
+        self.world.report(
+            "warning", f"{self.label}: {len(surplus)} machines more than ordered; deleting them"
+        )
+        return await release(
+            self.world,
+            self.adapter,
+            *ticket.order.mark[:3],
+            handles=surplus,
+            keep={*ticket.handles, *self.keep},
+        )
+
+    async def _with_workload(
+        self, ticket: Ticket, placed: Candidate, nodes: tuple[Node, ...], deadline: float
+    ) -> tuple[Node, ...]:
+        from providers.engine.readiness import workload
+        from providers.engine.readiness.handover import deliver_files
+
+        await deliver_files(self.world, self.adapter, ticket.order, nodes)
+        if placed.kind != "service":
+            return nodes
+        working = await workload.until_working(
+            self.world, self.adapter, placed, nodes, ticket.order, deadline, self.stop
+        )
+        if working is None:
+            raise _LateError(ticket)
+        return working
+
+
+def _waiting(ticket: Ticket, deadline: float) -> str:
+    """`sb-1 queues for H200:8, until 2026-11-28 22:10 UTC at most (wait: 15m)`."""
+    at_most = f"until {moment(deadline)} at most (wait: {duration.text(ticket.order.wait_s)})"
+    return f"{ticket.detail or 'waiting for the cloud'}, {at_most}"

@@ -1,0 +1,173 @@
+"""The market as it is known now, and the plan of an ask over it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.catalog.table import OfferTable
+from providers.engine.market.host_fit import hosting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from providers.adapters.base import Manifest
+    from providers.model.ask import Ask, Choice
+    from providers.model.capability import Capabilities
+    from providers.model.machine import Setup
+    from providers.model.offer import Candidate
+    from providers.model.place import Block
+    from providers.planner.plan import Plan
+    from providers.workloads.sizing.fit import Fit
+
+
+class Market(NamedTuple):
+    """What is for sale as far as this moment knows. `unavailable` is provider -> why it is not
+    configured.
+    """
+
+    table: OfferTable
+    capabilities: Mapping[str, Capabilities]
+    unavailable: Mapping[str, str]
+    notes: Mapping[str, Callable[[Candidate, Setup], Sequence[str]]] = {}
+    """Provider -> what its adapter has to say about a candidate."""
+    manifests: Mapping[str, Manifest] = {}
+    """Provider -> its manifest, which says what its machines boot from."""
+    silent: Mapping[str, str] = {}
+    """Provider -> why it is not known what it sells now."""
+    closed: Sequence[Block] = ()
+    """What the accounts cannot use until somebody changes them."""
+
+    def plan(
+        self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None
+    ) -> Plan:
+        """The plan of an ask over this market. `setup` is what its notes depend on (none: the
+        defaults). Pure.
+        """
+        from providers.model.machine import Setup
+        from providers.planner.plan import make
+
+        known = setup or Setup()
+
+        fits, hosted = fitting(ask), hosting(ask, self.manifests)
+
+        def noted(candidate: Candidate) -> Sequence[str]:
+            note = self.notes.get(candidate.provider)
+            lines = list(note(candidate, known)) if note is not None else []
+            if fits is not None:
+                found = fits(ask.entries[candidate.entry], candidate.gpu_type, candidate.gpu_count)
+                lines += [found.note] if found.note else []
+                if found.job_hours is not None and candidate.micro_usd is not None:
+                    lines.append(
+                        f"the run: about {found.job_hours:,.1f} h,"
+                        f" ${found.job_hours * candidate.micro_usd / 1e6:,.2f}"
+                    )
+            host = hosted(ask.entries[candidate.entry], candidate.provider, candidate.machine_type)
+            lines += [host.note] if host is not None and host.note else []
+            able = self.capabilities.get(candidate.provider)
+            if able is not None:
+                lines += (
+                    _workload_notes(ask, known, candidate.provider, able)
+                    if ask.workload is not None
+                    else ()
+                )
+                lines += _idle_notes(candidate, able) if known.idle_s else ()
+            return lines
+
+        return make(
+            ask,
+            with_warnings(self, _unchecked(ask)).table,
+            self.capabilities,
+            unavailable=self.unavailable,
+            blocks=(*self.closed, *blocks),
+            now=now,
+            noted=noted,
+            fits=fits,
+            closed=why_unreachable(ask, known),
+            hosted=hosted,
+        )
+
+
+def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | None:
+    """What says why machines of (provider, machine type, nodes) can't be told by login what their
+    workload waits for; None where none waits. Pure.
+    """
+    from providers.adapters import registry
+
+    token = setup.expose == "token" and ask.kind == "service"
+    if ask.workload is None or not (token or any(entry.nodes > 1 for entry in ask.entries)):
+        return None
+    manifests = registry.manifests()
+    sections = dict(setup.options)
+
+    def why(provider: str, machine_type: str, nodes: int) -> str:
+        manifest = manifests.get(provider)
+        own = (
+            manifest is not None
+            and ask.kind in manifest.capabilities.kinds
+            and ask.kind != "machine"
+        )
+        if (
+            manifest is None
+            or own
+            or manifest.limits.unreachable is None
+            or not (token or nodes > 1)
+        ):
+            return ""  # a function is told by its provider
+        section = sections.get(provider)
+        options = tuple(sorted(section.items())) if isinstance(section, dict) else ()
+        return manifest.limits.unreachable(
+            _Of(machine_type, nodes), setup._replace(options=options)
+        )
+
+    return why
+
+
+class _Of(NamedTuple):
+    machine_type: str
+    nodes: int
+
+
+def fitting(ask: Ask) -> Callable[[Choice, str, int], Fit] | None:
+    """What judges a GPU type and a count for an entry of this ask; None where nothing is declared
+    to run. Pure.
+    """
+    workload = ask.workload
+    if workload is None:
+        return None
+    from providers.workloads.sizing.fit import fit
+
+    return lambda entry, gpu_type, count: fit(
+        workload, entry.override, gpu_type, count, entry.nodes
+    )
+
+
+def _workload_notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> Sequence[str]:
+    from providers.engine.market.notes import notes
+
+    return notes(ask, setup, provider, able)
+
+
+def _unchecked(ask: Ask) -> tuple[str, ...]:
+    """Why it can't be said whether a place holds what is to run, in lines."""
+    if ask.workload is None:
+        return ()
+    from providers.workloads.sizing.fit import unchecked
+
+    return unchecked(ask.workload, [entry.override for entry in ask.entries])
+
+
+def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:
+    """What of `idle_after` somebody else must do at this place, or nobody does."""
+    if able.ends_idle and candidate.nodes == 1:
+        return ()
+    if not able.ssh:
+        return ("idle_after does nothing here: nobody can measure its GPUs from outside",)
+    return ("idle_after needs `gpus watch` here: no timer of its own ends it",)
+
+
+def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
+    """The same market with more lines for the user."""
+    old = seen.table
+    return seen._replace(
+        table=OfferTable(old.columns, old.by_gpu, tuple(dict.fromkeys((*old.warnings, *lines))))
+    )
