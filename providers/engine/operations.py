@@ -290,7 +290,7 @@ async def release_orphans(
     former: Iterable[Mapping[str, Mapping[str, str]]] = (),
 ) -> None:
     """Deletes the owner's machines that are none of these and orphans, confirmed. What can't be is
-    a warning: the next look finds it again.
+    a warning: the next read finds it again.
     """
 
     async def work(_stop: StopSignal) -> None:

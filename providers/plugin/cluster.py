@@ -116,7 +116,7 @@ class Clusters:
             else KEEP
         )
         self.plans.note(
-            request.urn, held=record, action=action, reason=verdict.reason, later=verdict.later
+            request.urn, record=record, action=action, reason=verdict.reason, later=verdict.later
         )
         return verdict
 
@@ -331,4 +331,4 @@ async def _or_emptied(work: Awaitable[ClusterRecord]) -> ClusterRecord:
     try:
         return await work
     except Emptied as error:
-        return error.held
+        return error.record

@@ -67,8 +67,8 @@ class Plans:
         settings = inputs.settings_of(values)
         replaces = (
             context.action == REPLACE
-            and context.held is not None
-            and context.held.status not in (ENDED, PREEMPTED)
+            and context.record is not None
+            and context.record.status not in (ENDED, PREEMPTED)
         )
         plan = await asyncio.to_thread(
             planning.walked,
@@ -112,7 +112,7 @@ class Plans:
             self.note(
                 urn,
                 action=action,
-                held=record,
+                record=record,
                 reason="asked for (--replace, or tainted)" if action == REPLACE else "",
             )
         await self.make(urn, values)
@@ -123,11 +123,11 @@ class Plans:
         """
         from providers.plugin import inputs, preview
 
-        record = self.of(urn).held
+        record = self.of(urn).record
         if record is not None and await asyncio.to_thread(
             preview.deleted, str(values["world"]), inputs.settings_of(values), record
         ):
-            self.note(urn, held=None)
+            self.note(urn, record=None)
 
     async def kept_if_unserved(
         self, urn: str, values: Mapping[str, Any], verdict: Verdict

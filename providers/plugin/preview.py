@@ -43,7 +43,7 @@ class PreviewContext(NamedTuple):
     """
 
     ask: Ask | None = None
-    held: ClusterRecord | None = None
+    record: ClusterRecord | None = None
     action: str = CREATE
     reason: str = ""
     setup: Setup | None = None
@@ -93,7 +93,9 @@ def answer(
         running = CurrentCost(_given(arguments), "")
     else:
         also = (
-            "" if seen.held is not None else others(world, settings, seen.owner, {name, *declared})
+            ""
+            if seen.record is not None
+            else others(world, settings, seen.owner, {name, *declared})
         )
         running = change(plan, seen, also)
     best = plan.best
@@ -153,8 +155,8 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
     from providers.planner import describe, suggest
 
     stays = (
-        f"; {what(seen.held)} stays as it is"
-        if seen.held is not None and seen.held.provider
+        f"; {what(seen.record)} stays as it is"
+        if seen.record is not None and seen.record.provider
         else ""
     )
     because = f" ({seen.reason})" if seen.reason else ""
@@ -171,7 +173,7 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
     from providers.engine.reconcile.on_preview import what
     from providers.planner.summary import CurrentCost
 
-    record = seen.held
+    record = seen.record
     if record is None or not record.provider:
         found = (("max_spend", seen.limit), ("also", also))
         return CurrentCost(0, "", facts=tuple(fact for fact in found if fact[1]))
@@ -319,7 +321,7 @@ def others(
     )
 
 
-def deleted(world: str, settings: Mapping[str, Mapping[str, str]], held: ClusterRecord) -> bool:
+def deleted(world: str, settings: Mapping[str, Mapping[str, str]], record: ClusterRecord) -> bool:
     """True where this machine's journal knows that all of a placement was deleted, whatever its
     state says; where it does not know it, False.
     """
@@ -330,10 +332,10 @@ def deleted(world: str, settings: Mapping[str, Mapping[str, str]], held: Cluster
     try:
         known = [
             launch
-            for launch in opened.journal.launches(world, held.owner, held.cluster)
-            if launch.generation == held.generation
+            for launch in opened.journal.launches(world, record.owner, record.cluster)
+            if launch.generation == record.generation
         ]
-        open_orders = opened.journal.orders(world, held.owner, held.cluster, held.generation)
+        open_orders = opened.journal.orders(world, record.owner, record.cluster, record.generation)
         return (
             bool(known) and not open_orders and all(launch.ended_at is not None for launch in known)
         )
@@ -355,7 +357,7 @@ def standing(
     for run, claimed in reversed(_running(world, settings, owner)):
         if run.cluster == name:
             gpu, _, count = run.gpu.partition(":")
-            held = ClusterRecord(
+            record = ClusterRecord(
                 *(world, owner, name, run.generation, "", "running", run.provider),
                 zone=run.where,
                 gpu_type=gpu,
@@ -364,7 +366,7 @@ def standing(
                 capacity=run.capacity,
                 micro_usd=run.micro_usd,
             )
-            return held, REPLACE if claimed else ADOPT
+            return record, REPLACE if claimed else ADOPT
     return None
 
 

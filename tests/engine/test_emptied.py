@@ -38,7 +38,12 @@ def test_the_error_and_the_record_say_that_nothing_runs(lab):
     )
     assert second.startswith("train: wanted H100:8, none was acquired")
     assert isinstance(error, AllFailed) and error.attempts
-    assert (error.held.status, error.held.micro_usd, error.held.handles, error.held.generation) == (
+    assert (
+        error.record.status,
+        error.record.micro_usd,
+        error.record.handles,
+        error.record.generation,
+    ) == (
         GONE,
         0,
         (),
@@ -53,10 +58,10 @@ def test_a_look_drops_it_and_an_update_tries_again(lab):
     """
     want = wanted(ask(nodes=2))
     world, _, error = emptied_cluster(lab, want)
-    assert run(operations.read(world, error.held)) is None
-    run(operations.delete(world, error.held))
+    assert run(operations.read(world, error.record)) is None
+    run(operations.delete(world, error.record))
     lab.alpha.stock.clear()
-    again = run(operations.update(world, error.held, want))
+    again = run(operations.update(world, error.record, want))
     assert again.status == "running" and len(lab.alive) == 2
 
 
@@ -83,4 +88,4 @@ def test_whatever_refused_the_purchase_the_previous_machine_is_named(lab, error)
         and str(made).endswith(f"\n{error}")
         and "alpha north-a H100:8 spot" in str(made)
     )
-    assert made.held.generation == "g2"
+    assert made.record.generation == "g2"

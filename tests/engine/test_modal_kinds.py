@@ -234,7 +234,7 @@ def test_a_drifted_service_is_told_and_deployed_anew(rig):
     deploys the declaration, in place.
     """
     held = rig.create(rig.wanted(SERVICE))
-    rig.world.adapter("modal").functions.apps.scale(held.machines[0].name, 5)
+    rig.world.adapter("modal").real.functions.apps.scale(held.machines[0].name, 5)
     drifted = rig.read(held)
     assert "running" == drifted.status and "min_containers is 5 instead of 1" in drifted.reasons[0]
     after = rig.run(operations.update(rig.world, drifted, rig.wanted(SERVICE)))

@@ -48,7 +48,7 @@ def held(provider, usd, gpu="H100", entry=0):
 
 def said(ask, runs, action=preview.KEEP):
     return preview.change(
-        make(ask, OFFERS, ABLE), preview.PreviewContext(ask=ask, held=runs, action=action), ""
+        make(ask, OFFERS, ABLE), preview.PreviewContext(ask=ask, record=runs, action=action), ""
     )
 
 

@@ -1,7 +1,6 @@
-"""What is there before anything is bought: orders of runs that were cut short, and machines that
-bear the cluster's mark.
+"""Adopts what interrupted runs left of a cluster: their orders, and machines of its label.
 
-Owns adoption. Every existing machine of the same owner and cluster is either taken over or
+Every existing machine of the same owner and cluster is either taken over or
 confirmed gone; only then may something be bought.
 """
 
@@ -57,7 +56,7 @@ class Price(NamedTuple):
 
 
 async def existing(
-    world: World, wanted: ClusterSpec, generation: str, brake: StopSignal
+    world: World, spec: ClusterSpec, generation: str, stop: StopSignal
 ) -> ClusterRecord | None:
     """Takes over what already serves the declaration, and makes sure that nothing else of this
     cluster exists.
@@ -66,57 +65,57 @@ async def existing(
     OutcomeUnknown while an earlier order is not settled, and HalfMade when something that must go
     could not be deleted.
     """
-    await _settle_orders(world, wanted, brake)
+    await _settle_orders(world, spec, stop)
     found = {
         node.handle: (adapter, node)
-        for adapter, node in await surveyed(world, wanted.owner, wanted.cluster)
+        for adapter, node in await surveyed(world, spec.owner, spec.cluster)
     }
     found.update(
-        {node.handle: (adapter, node) for adapter, node in await _remembered(world, wanted, found)}
+        {node.handle: (adapter, node) for adapter, node in await _remembered(world, spec, found)}
     )
     # What is in an account that is no longer declared is not taken over: somebody else would go on
     # paying for it.
     chosen, entry = _choose(
-        world, wanted, [node for adapter, node in found.values() if await _present(world, adapter)]
+        world, spec, [node for adapter, node in found.values() if await _present(world, adapter)]
     )
     keep = [node.handle for node in chosen]
-    brake.check(wanted.cluster)
+    stop.check(spec.cluster)
     await _clear_away(
         world,
-        wanted,
+        spec,
         [(adapter, node) for adapter, node in found.values() if node.handle not in keep],
         keep,
     )
-    return await _adopt(world, wanted, generation, chosen, entry) if chosen else None
+    return await _adopt(world, spec, generation, chosen, entry) if chosen else None
 
 
-async def _settle_orders(world: World, wanted: ClusterSpec, brake: StopSignal) -> None:
+async def _settle_orders(world: World, spec: ClusterSpec, stop: StopSignal) -> None:
     """Every order of this cluster that was never settled is now: whatever it made is found by the
     survey that follows.
     """
     for entry in world.journal.orders(
-        world.name, wanted.owner, wanted.cluster, states=order_table.PENDING
+        world.name, spec.owner, spec.cluster, states=order_table.PENDING
     ):
         world.report(
             "info",
-            f"{wanted.cluster}: an earlier run was cut short while it ordered at {entry.provider};"
+            f"{spec.cluster}: an earlier run was cut short while it ordered at {entry.provider};"
             " finding out what became of it",
         )
-        outcome = await resumed(world, wanted, entry, stop=brake)
-        if not isinstance(outcome, LaunchResult):
+        result = await resumed(world, spec, entry, stop=stop)
+        if not isinstance(result, LaunchResult):
             continue
-        if outcome.state == UNCONFIRMED and not outcome.handles:
+        if result.state == UNCONFIRMED and not result.handles:
             raise OutcomeUnknown(
-                f"{wanted.cluster}: nothing is bought: {'; '.join(outcome.reasons)}",
+                f"{spec.cluster}: nothing is bought: {'; '.join(result.reasons)}",
                 provider=entry.provider,
                 token=entry.order.token,
             )
-        if outcome.state == WAITING_ON:
+        if result.state == WAITING_ON:
             adapter = await adapter_of(world, entry.provider, entry.account)
             left = await abandon(world, adapter, entry.order, entry.ticket)
             if not left.clean:
                 raise HalfMade(
-                    f"{wanted.cluster}: an earlier run's order still waits at {entry.provider} and"
+                    f"{spec.cluster}: an earlier run's order still waits at {entry.provider} and"
                     f" could not be ended: {left.why}",
                     provider=entry.provider,
                     handles=left.handles,
@@ -134,15 +133,15 @@ async def _present(world: World, adapter: Cloud) -> bool:
 
 
 async def _remembered(
-    world: World, wanted: ClusterSpec, known: Collection[Handle]
+    world: World, spec: ClusterSpec, known: Collection[Handle]
 ) -> list[tuple[Cloud, Node]]:
     """Machines that only the journal knows of, or the backend's own lease: some clouds have no
     marks.
     """
-    found = await _named_elsewhere(world, wanted, known)
+    found = await _named_elsewhere(world, spec, known)
     known = {*known, *(node.handle for _, node in found)}
     for entry in world.journal.orders(
-        world.name, wanted.owner, wanted.cluster, states=(order_table.MADE,)
+        world.name, spec.owner, spec.cluster, states=(order_table.MADE,)
     ):
         missing = [handle for handle in entry.handles if handle not in known]
         if not missing:
@@ -165,13 +164,13 @@ async def _remembered(
 
 
 async def _named_elsewhere(
-    world: World, wanted: ClusterSpec, known: Collection[Handle]
+    world: World, spec: ClusterSpec, known: Collection[Handle]
 ) -> list[tuple[Cloud, Node]]:
     """What the last run of any home that had the cluster says it has. An account that is not here
     is passed over.
     """
     last = (
-        world.leases.last(world.name, wanted.owner, wanted.cluster)
+        world.leases.last(world.name, spec.owner, spec.cluster)
         if world.leases is not None
         else None
     )
@@ -184,26 +183,24 @@ async def _named_elsewhere(
         except NotConfigured:
             continue
         (node,) = await repeated(world, handle.provider, adapter.observe, (handle,))
-        if node.status != GONE and (node.mark is None or node.mark.owner == wanted.owner):
-            mark = Mark(wanted.owner, wanted.cluster, last.generation, last.fingerprint)
+        if node.status != GONE and (node.mark is None or node.mark.owner == spec.owner):
+            mark = Mark(spec.owner, spec.cluster, last.generation, last.fingerprint)
             found.append((adapter, node._replace(mark=mark) if node.mark is None else node))
     return found
 
 
-def _choose(
-    world: World, wanted: ClusterSpec, nodes: Sequence[Node]
-) -> tuple[tuple[Node, ...], int]:
+def _choose(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
     """The machines to take over, and the entry that they serve: whole, alike, in one place, of the
     same fingerprint; the most wanted first.
     """
     sets: dict[tuple[object, ...], list[Node]] = {}
-    well = healthy(wanted.ask.kind)
+    good = healthy(spec.ask.kind)
     for node in nodes:
         if (
-            node.status in well
+            node.status in good
             and node.status != QUEUED
             and node.mark is not None
-            and node.mark.fingerprint == wanted.fingerprint
+            and node.mark.fingerprint == spec.fingerprint
         ):
             key = (
                 node.handle.provider,
@@ -218,9 +215,9 @@ def _choose(
     options: list[tuple[int, float, tuple[Node, ...]]] = []
     for group in sets.values():
         group.sort(key=lambda node: (node.created_at, node.name))
-        for size in {entry.nodes for entry in wanted.ask.entries if entry.nodes <= len(group)}:
-            entry = satisfied(wanted.ask, place(world, wanted, group[:size]))
-            if entry is not None and wanted.ask.entries[entry].nodes == size:
+        for size in {entry.nodes for entry in spec.ask.entries if entry.nodes <= len(group)}:
+            entry = satisfied(spec.ask, place(world, spec, group[:size]))
+            if entry is not None and spec.ask.entries[entry].nodes == size:
                 options.append((entry, group[0].created_at, tuple(group[:size])))
     if not options:
         return (), 0
@@ -228,14 +225,14 @@ def _choose(
     return chosen, entry
 
 
-def place(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> Place:
+def place(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> Place:
     """Where and what these machines are. Clouds do not tell which reservation a machine uses: the
     journal does, or the only one declared.
     """
     first, reservation = nodes[0], ""
     if first.capacity == RESERVATION:
         handles = {node.handle for node in nodes}
-        orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
+        orders = world.journal.orders(world.name, spec.owner, spec.cluster)
         known = {
             entry.ticket.placed.reservation
             for entry in orders
@@ -243,7 +240,7 @@ def place(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> Place:
         }
         declared = {
             way.reservation
-            for entry in wanted.ask.entries
+            for entry in spec.ask.entries
             for way in entry.capacity
             if way.kind == RESERVATION
         }
@@ -261,32 +258,30 @@ def place(world: World, wanted: ClusterSpec, nodes: Sequence[Node]) -> Place:
 
 
 async def _clear_away(
-    world: World, wanted: ClusterSpec, rest: Sequence[tuple[Cloud, Node]], keep: Sequence[Handle]
+    world: World, spec: ClusterSpec, rest: Sequence[tuple[Cloud, Node]], keep: Sequence[Handle]
 ) -> None:
     groups: dict[int, tuple[Cloud, list[Handle]]] = {}
     for adapter, node in rest:
         world.report(
             "warning",
-            f"{wanted.cluster}: {node.handle.native_id} is of an earlier run and not what is"
+            f"{spec.cluster}: {node.handle.native_id} is of an earlier run and not what is"
             " declared now, or one too many; deleting it",
         )
         groups.setdefault(id(adapter), (adapter, []))[1].append(node.handle)
     for adapter, handles in groups.values():
-        left = await release(world, adapter, wanted.owner, wanted.cluster, "", handles, keep)
+        left = await release(world, adapter, spec.owner, spec.cluster, "", handles, keep)
         if not left.clean:
             raise HalfMade(
-                f"{wanted.cluster}: nothing is bought while an earlier run's machine exists, and it"
+                f"{spec.cluster}: nothing is bought while an earlier run's machine exists, and it"
                 f" could not be deleted: {left.why}; {bill(left.handles, None)}",
                 provider=adapter.name,
                 handles=left.handles,
             )
-        world.journal.release(
-            world.name, wanted.owner, wanted.cluster, "", world.clock.now(), handles
-        )
+        world.journal.release(world.name, spec.owner, spec.cluster, "", world.clock.now(), handles)
 
 
 async def _adopt(
-    world: World, wanted: ClusterSpec, generation: str, chosen: Sequence[Node], entry: int
+    world: World, spec: ClusterSpec, generation: str, chosen: Sequence[Node], entry: int
 ) -> ClusterRecord:
     """Writes the new generation on the machines; what they cost is taken from when they were
     bought, as far as the journal knows.
@@ -297,20 +292,20 @@ async def _adopt(
     for node in chosen:
         if can.relabels and (node.mark is None or node.mark.generation != generation):
             await repeated(world, adapter.name, adapter.relabel, node.handle, generation)
-    orders = world.journal.orders(world.name, wanted.owner, wanted.cluster)
+    orders = world.journal.orders(world.name, spec.owner, spec.cluster)
     made = next((order for order in orders if set(handles) & set(order.handles)), None)
-    where = place(world, wanted, chosen)
-    price = await price_of(world, wanted.ask, where, first, made)
+    where = place(world, spec, chosen)
+    price = await price_of(world, spec.ask, where, first, made)
     now = world.clock.now()
-    world.journal.adopt(world.name, wanted.owner, wanted.cluster, generation, handles, now)
+    world.journal.adopt(world.name, spec.owner, spec.cluster, generation, handles, now)
     launched = began(chosen, now, made.created_at if made is not None else now)
-    ttl_s = (made.order.setup.ttl_s if made is not None else ttl(wanted, entry)) or 0
-    held = ClusterRecord(
+    ttl_s = (made.order.setup.ttl_s if made is not None else ttl(spec, entry)) or 0
+    record = ClusterRecord(
         world=world.name,
-        owner=wanted.owner,
-        cluster=wanted.cluster,
+        owner=spec.owner,
+        cluster=spec.cluster,
         generation=generation,
-        fingerprint=wanted.fingerprint,
+        fingerprint=spec.fingerprint,
         status=next((node.status for node in chosen if node.status in DONE), status_of(chosen)),
         provider=where.provider,
         region=first.region,
@@ -336,18 +331,18 @@ async def _adopt(
         launched_at=launched,
         ends_at=launched + ttl_s if ttl_s else 0.0,
         entry=entry,
-        applied=applied(made.order.setup, wanted.ask.kind) if made is not None else (),
-        kind=wanted.ask.kind,
+        applied=applied(made.order.setup, spec.ask.kind) if made is not None else (),
+        kind=spec.ask.kind,
         account=await world.call(where.provider, world.account, where.provider),
     )
-    world.journal.launched(held)
+    world.journal.launched(record)
     names = ", ".join(node.name for node in chosen)
     world.report(
         "info",
-        f"{wanted.cluster}: adopted {names} ({first.zone or first.region},"
+        f"{spec.cluster}: adopted {names} ({first.zone or first.region},"
         f" {per_hour(price.micro_usd)}), made by an earlier run",
     )
-    return held
+    return record
 
 
 async def imported(world: World, provider: str, native_id: str) -> ClusterRecord | None:

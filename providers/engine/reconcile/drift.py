@@ -1,5 +1,5 @@
-"""What a machine is now, compared with what it was bought as: drift. Owns the properties that are
-compared, at a purchase and at each look.
+"""Compares what a machine is now with what was bought: drift. Owns the properties that are compared,
+at a purchase and at each read.
 
 A property that the cloud does not report is unknown, and never a difference. Pure, but for
 `priced`, which asks what the machine costs as it is now.
@@ -38,20 +38,20 @@ _OVER = frozenset({GONE, ENDED, FAILED, PREEMPTED})
 _RUNS = frozenset({QUEUED, PENDING, STARTING, RUNNING})
 
 
-def as_bought(held: ClusterRecord) -> ClusterRecord:
+def as_bought(record: ClusterRecord) -> ClusterRecord:
     """The record with every property, and the price, as it was bought."""
-    return held._replace(**dict(held.bought), bought=()) if held.bought else held
+    return record._replace(**dict(record.bought), bought=()) if record.bought else record
 
 
-def compared(held: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord, list[Node]]:
+def compared(record: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord, list[Node]]:
     """The record with the shape that all its machines have now, and the machines. Those that differ
     from the others are `drifted`: lost to it.
     """
-    original = as_bought(held)
+    original = as_bought(record)
     odd = {node.handle: differences(original, node) for node in nodes if node.status not in _OVER}
     if not odd or nodes[0].kind == "service":
         # A provider's own service runs on any of its choices; what of it changed is `Node.drift`.
-        return held, list(nodes)
+        return record, list(nodes)
     first = next(iter(odd.values()))
     if len(odd) < len(nodes) or any(other != first for other in odd.values()):
         return original, [
@@ -67,27 +67,27 @@ def compared(held: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord,
     if "machine_type" in first and not nodes[0].gpu_type:
         first = {**first, "gpu_type": UNKNOWN_GPU}
     bought = tuple(sorted((name, getattr(original, name)) for name in (*first, *PRICE)))
-    price = {name: getattr(held, name) for name in PRICE} if bought == held.bought else {}
+    price = {name: getattr(record, name) for name in PRICE} if bought == record.bought else {}
     return original._replace(**{**first, **price}, bought=bought), list(nodes)
 
 
-def text(held: ClusterRecord) -> str:
+def text(record: ClusterRecord) -> str:
     """`gpu_count: 4 -> 1, changed at gcp`: what differs from what was bought; empty where nothing
     does.
     """
-    now = {name: getattr(held, name) for name in SHAPE if name in dict(held.bought)}
-    return f"{_lines(as_bought(held), now)}, changed at {held.provider}" if now else ""
+    now = {name: getattr(record, name) for name in SHAPE if name in dict(record.bought)}
+    return f"{_lines(as_bought(record), now)}, changed at {record.provider}" if now else ""
 
 
-def acts(held: ClusterRecord) -> bool:
+def acts(record: ClusterRecord) -> bool:
     """True where something is to be done about a difference: the machines run, and are not as they
     were bought.
     """
-    return bool(held.bought) and held.status in _RUNS
+    return bool(record.bought) and record.status in _RUNS
 
 
 async def priced(world: World, before: ClusterRecord, after: ClusterRecord) -> ClusterRecord:
-    """The record at what its place and shape cost now: another shape than the last look saw has
+    """The record at what its place and shape cost now: another shape than at the last read has
     another price, or an unknown one.
     """
     from providers.engine.reconcile.adopt import Place, Price, price_of

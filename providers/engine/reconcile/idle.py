@@ -1,7 +1,7 @@
 """Idle machines, for a watch: what their GPUs do, asked by login, and the end of a cluster that has
 had nothing to do for too long.
 
-Owns that such an end is remembered in the journal before anything is deleted, so that the next look
+Owns that such an end is remembered in the journal before anything is deleted, so that the next read
 finds it ended, as at its ttl, and buys nothing. What cannot be measured is never idle.
 """
 
@@ -41,20 +41,20 @@ class Measure(NamedTuple):
         return self.percent is not None and self.percent < BUSY_PERCENT
 
 
-def timed(world: World, held: ClusterRecord) -> bool:
+def timed(world: World, record: ClusterRecord) -> bool:
     """Whether the machine ends itself when it is idle: a single one does where its cloud lets it."""
-    manifest = world.manifests.get(held.provider)
-    return manifest is not None and manifest.capabilities.ends_idle and held.nodes == 1
+    manifest = world.manifests.get(record.provider)
+    return manifest is not None and manifest.capabilities.ends_idle and record.nodes == 1
 
 
-async def measured(world: World, held: ClusterRecord) -> Measure:
+async def measured(world: World, record: ClusterRecord) -> Measure:
     """Logs in to every machine of the cluster and asks its driver, some times. Raises no GpusError."""
     try:
-        adapter = await home_of(world, held)
-        nodes = await repeated(world, adapter.name, adapter.observe, held.handles, tries=2)
-        if len(nodes) != held.nodes or any(node.status != RUNNING for node in nodes):
+        adapter = await home_of(world, record)
+        nodes = await repeated(world, adapter.name, adapter.observe, record.handles, tries=2)
+        if len(nodes) != record.nodes or any(node.status != RUNNING for node in nodes):
             return Measure(None, "not all of its machines run")
-        way = access.connection(world, held)
+        way = access.connection(world, record)
         if isinstance(way, str):
             return Measure(None, way)
         most = 0
@@ -83,20 +83,20 @@ async def measured(world: World, held: ClusterRecord) -> Measure:
     return Measure(most)
 
 
-async def end(world: World, held: ClusterRecord, why: str) -> None:
-    """Deletes all of it, confirmed, and lets every later look find it ended because of that. Raises
+async def end(world: World, record: ClusterRecord, why: str) -> None:
+    """Deletes all of it, confirmed, and lets every later read find it ended because of that. Raises
     HalfMade, or Busy while another works on it.
     """
-    async with leased(world, held.owner, (held.cluster,), CLEAN_PATIENCE_S):
-        world.journal.ending(held, why)
-        left = await release_all(world, held, held.handles)
+    async with leased(world, record.owner, (record.cluster,), CLEAN_PATIENCE_S):
+        world.journal.ending(record, why)
+        left = await release_all(world, record, record.handles)
         if not left.clean:
             raise HalfMade(
-                f"{held.cluster}: {why}, and could not be deleted: {left.why};"
-                f" {bill(left.handles, held.micro_usd)}",
-                provider=held.provider,
+                f"{record.cluster}: {why}, and could not be deleted: {left.why};"
+                f" {bill(left.handles, record.micro_usd)}",
+                provider=record.provider,
                 handles=left.handles,
             )
         world.journal.release(
-            world.name, held.owner, held.cluster, held.generation, world.clock.now()
+            world.name, record.owner, record.cluster, record.generation, world.clock.now()
         )

@@ -19,17 +19,17 @@ _UNCERTAIN = (OutcomeUnknown, HalfMade, Busy)
 
 
 class Emptied(AllFailed):
-    """Nothing runs any more, and nothing is billed. `held` is the record of that; the next update
+    """Nothing runs any more, and nothing is billed. `record` is the record of that; the next update
     or creation tries again.
     """
 
-    def __init__(self, held: ClusterRecord, message: str, error: GpusError) -> None:
-        self.held = held
-        super().__init__(message, held.attempts, getattr(error, "refusals", ()))
+    def __init__(self, record: ClusterRecord, message: str, error: GpusError) -> None:
+        self.record = record
+        super().__init__(message, record.attempts, getattr(error, "refusals", ()))
 
 
 def emptied(
-    before: ClusterRecord, wanted: ClusterSpec, generation: str, error: GpusError
+    before: ClusterRecord, spec: ClusterSpec, generation: str, error: GpusError
 ) -> GpusError:
     """What to raise where a purchase failed after `before` was deleted: the error itself while it
     is not certain that nothing of it exists.
@@ -37,27 +37,27 @@ def emptied(
     if isinstance(error, _UNCERTAIN) or not before.provider:
         return error
     what = f"the previous machine ({described(before)}) is deleted; nothing runs, nothing is billed"
-    message = f"{wanted.cluster}: {what}; the next `up` tries again\n{error}"
-    held = ClusterRecord(
+    message = f"{spec.cluster}: {what}; the next `up` tries again\n{error}"
+    record = ClusterRecord(
         world=before.world,
-        owner=wanted.owner,
-        cluster=wanted.cluster,
+        owner=spec.owner,
+        cluster=spec.cluster,
         generation=generation,
-        fingerprint=wanted.fingerprint,
+        fingerprint=spec.fingerprint,
         status=GONE,
         micro_usd=0,
         attempts=getattr(error, "attempts", ()),
         reasons=(message,),
-        kind=wanted.ask.kind,
+        kind=spec.ask.kind,
         detail=what,
     )
-    return Emptied(held, message, error)
+    return Emptied(record, message, error)
 
 
-def described(held: ClusterRecord) -> str:
+def described(record: ClusterRecord) -> str:
     """`gcp us-central1-a H100:8 spot`, of one machine or of all of them."""
-    nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+    nodes = f"{record.nodes} x " if record.nodes > 1 else ""
     return (
-        f"{held.provider} {held.zone or held.region} {nodes}{held.gpu_type}:{held.gpu_count}"
-        f" {held.capacity}"
+        f"{record.provider} {record.zone or record.region} {nodes}{record.gpu_type}:{record.gpu_count}"
+        f" {record.capacity}"
     )

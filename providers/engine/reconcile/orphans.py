@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def unclaimed(world: World, record: ClusterRecord, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Those that no other resource of a state names, as of the owner's last look: an imported one
+    """Those that no other resource of a state names, as of the owner's last read: an imported one
     carries its old cluster's label.
     """
     claims = world.journal.claims(world.name, record.owner) or ()
@@ -47,9 +47,9 @@ def orphan_message(nodes: Sequence[Node]) -> str:
     """Why the cluster is not as it should be while these exist."""
     names = ", ".join(node.name or node.handle.native_id for node in nodes)
     return (
-        f"half-made: {names} bears this cluster's mark and is not in its state: a run was cut short;"
+        f"half-made: {names} bears this cluster's label and is not in its state: a run was cut short;"
         f" {bill([node.handle for node in nodes], None)}; the next `up` releases it, or keeps it"
-        " where it is the one that was meant"
+        " where that one satisfies the declaration"
     )
 
 

@@ -1,5 +1,5 @@
-"""Stopping what is held and keeping it, and starting it again where it is. Owns that all machines
-change or none, and what a failure says.
+"""Stops a cluster and keeps it, and starts it again where it is. Owns that all machines change or
+none, and what a failure says.
 
 A start that finds no room is no reason to buy: the machines stay stopped and in the state, and
 moving them is a replacement that a preview shows.
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
 
 
 async def switch(
-    world: World, held: ClusterRecord, wanted: ClusterSpec, digest: str
+    world: World, record: ClusterRecord, spec: ClusterSpec, digest: str
 ) -> ClusterRecord:
-    """Brings the machines to the state that is wanted; what comes back is what was seen afterwards.
+    """Brings the machines to the declared state, and returns the record as observed afterwards.
     `digest` is noted as applied.
 
     Raises GpusError when the cloud refuses: then those that had changed already are brought back,
     and nothing was bought or lost.
     """
-    adapter = await home_of(world, held)
-    state = wanted.setup.state
+    adapter = await home_of(world, record)
+    state = spec.setup.state
     done: list[Handle] = []
-    for handle in held.handles:
+    for handle in record.handles:
         try:
             await repeated(world, adapter.name, adapter.update, handle, {"state": state})
         except CloudError as error:
             back = [
-                await _brought(world, adapter, other, STOPPED if state == RUNNING else RUNNING)
+                await _switched(world, adapter, other, STOPPED if state == RUNNING else RUNNING)
                 for other in done
             ]
-            raise GpusError(_refused(held, state, error, undone=all(back))) from error
+            raise GpusError(_refused(record, state, error, undone=all(back))) from error
         done.append(handle)
-    now, limit_s = world.clock.now(), ttl(wanted, held.entry)
-    held = held._replace(
-        applied=tuple(sorted({**dict(held.applied), "state": digest}.items())),
+    now, limit_s = world.clock.now(), ttl(spec, record.entry)
+    record = record._replace(
+        applied=tuple(sorted({**dict(record.applied), "state": digest}.items())),
         # A machine's limit counts from each start.
         ends_at=now + limit_s if limit_s and state == RUNNING else 0.0,
     )
     after = with_status(
-        held, await repeated(world, adapter.name, adapter.observe, held.handles), now
+        record, await repeated(world, adapter.name, adapter.observe, record.handles), now
     )
     if after is None:
-        raise GpusError(f"{held.cluster}: it is gone; run it again")
-    world.report("info", f"{held.cluster}: {after.status}")
+        raise GpusError(f"{record.cluster}: it is gone; run it again")
+    world.report("info", f"{record.cluster}: {after.status}")
     if state == STOPPED:
         world.journal.stopped(after, now)
     else:
@@ -66,7 +66,7 @@ async def switch(
     return after
 
 
-async def _brought(world: World, adapter: Cloud, handle: Handle, state: str) -> bool:
+async def _switched(world: World, adapter: Cloud, handle: Handle, state: str) -> bool:
     try:
         await repeated(world, adapter.name, adapter.update, handle, {"state": state})
     except CloudError:
@@ -74,15 +74,15 @@ async def _brought(world: World, adapter: Cloud, handle: Handle, state: str) -> 
     return True
 
 
-def _refused(held: ClusterRecord, state: str, error: CloudError, *, undone: bool) -> str:
+def _refused(record: ClusterRecord, state: str, error: CloudError, *, undone: bool) -> str:
     rest = "" if undone else "; its other machines could not be brought back: look at them"
     if state == STOPPED:
-        return f"{held.cluster}: could not be stopped, so it runs on: {trimmed(error)}{rest}"
-    where = held.zone or held.region
+        return f"{record.cluster}: could not be stopped, so it runs on: {trimmed(error)}{rest}"
+    where = record.zone or record.region
     todo = (
         "try again later, or change `run` for a new machine elsewhere, which loses this one's disk"
     )
     return (
-        f"{held.cluster}: could not be started again in {where}, so it stays stopped, and in the"
+        f"{record.cluster}: could not be started again in {where}, so it stays stopped, and in the"
         f" state: {trimmed(error)}{rest}; {todo}"
     )

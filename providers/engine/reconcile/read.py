@@ -32,7 +32,7 @@ async def read_cluster(world: World, record: ClusterRecord, on_loss: str) -> Clu
             raise observation.search_error
         world.report(
             "warning",
-            f"{record.cluster}: whether anything else bears its mark could not be looked up:"
+            f"{record.cluster}: whether anything else bears its label could not be looked up:"
             f" {trimmed(observation.search_error)}",
         )
     before = record._replace(leftovers=observation.leftovers)

@@ -1,5 +1,4 @@
-"""Making good what was lost of several machines: others in the same place, beside the rest, bought
-as an order that says which ones it joins.
+"""Replaces the lost ones of several machines in the same place: an order that joins the rest.
 
 Owns where such an order may go (the same provider, zone, machine type and kind of capacity; nowhere
 else), what it may cost (what the cap leaves beside the rest) and how long its machines live (as
@@ -39,7 +38,7 @@ _LEAST_S = 600
 
 
 async def rejoin(
-    world: World, held: ClusterRecord, wanted: ClusterSpec, after: ClusterRecord, brake: StopSignal
+    world: World, record: ClusterRecord, spec: ClusterSpec, after: ClusterRecord, stop: StopSignal
 ) -> ClusterRecord | None:
     """Gets what is missing in the place of the rest. What is left of the lost ones is deleted
     first, confirmed.
@@ -49,146 +48,152 @@ async def rejoin(
     `reasons`, still degraded, while there is no room: the rest goes on, and the next update asks
     again.
     """
-    well = [node for node in after.machines if node.status in HEALTHY]
-    rest = tuple(node.handle for node in well)
-    index = satisfied(wanted.ask, held)
-    if index is None or await home_of(world, held) is not await world.call(
-        held.provider, world.adapter, held.provider
+    healthy = [node for node in after.machines if node.status in HEALTHY]
+    rest = tuple(node.handle for node in healthy)
+    index = satisfied(spec.ask, record)
+    if index is None or await home_of(world, record) is not await world.call(
+        record.provider, world.adapter, record.provider
     ):
         return None
-    missing = held.nodes - len(well)
-    part = _part(world, held, wanted, index, missing)
+    missing = record.nodes - len(healthy)
+    part = _part(world, record, spec, index, missing)
     on_sale = await world.call("", market, world, part.ask)
     # Where one was taken back just now there may be room all the same: asking costs nothing.
-    plan = presentable(on_sale.plan(part.ask, setup=part.setup), held.cluster)
-    here = tuple(_here(candidate, held) for candidate in plan.candidates if _same(candidate, held))
+    plan = presentable(on_sale.plan(part.ask, setup=part.setup), record.cluster)
+    here = tuple(
+        _here(candidate, record) for candidate in plan.candidates if _same(candidate, record)
+    )
     if not here:
         return None
-    if wanted.budget is not None and not (
+    if spec.budget is not None and not (
         fit := tuple(
-            candidate for candidate in here if _paid(world, wanted, held, candidate, missing)
+            candidate for candidate in here if _paid(world, spec, record, candidate, missing)
         )
     ):
         short = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
-        raise wanted.budget.refusal(part.cluster, short, partial(limit_of, part), world.clock.now())
-    here = fit if wanted.budget is not None else here
+        raise spec.budget.refusal(part.cluster, short, partial(limit_of, part), world.clock.now())
+    here = fit if spec.budget is not None else here
     left = await release_all(
         world,
-        held,
-        [handle for handle in (*held.handles, *held.leftovers) if handle not in rest],
+        record,
+        [handle for handle in (*record.handles, *record.leftovers) if handle not in rest],
         keep=rest,
     )
     if not left.clean:
         return stuck(after, left)
-    lost = [handle for handle in held.handles if handle not in rest]
+    lost = [handle for handle in record.handles if handle not in rest]
     world.journal.forget(
-        world.name, held.owner, held.cluster, held.generation, lost, world.clock.now()
+        world.name, record.owner, record.cluster, record.generation, lost, world.clock.now()
     )
-    what = f"{missing} of {held.nodes} machines"
+    what = f"{missing} of {record.nodes} machines"
     world.report(
         "info",
-        f"{held.cluster}: {what} lost; asking for as many in {held.zone or held.region}, beside the"
+        f"{record.cluster}: {what} lost; asking for as many in {record.zone or record.region}, beside the"
         " rest",
     )
     try:
         narrowed = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
-        outcome = await acquire(
-            world, narrowed, part, held.generation, stop=brake, keep=rest, joins=rest
+        result = await acquire(
+            world, narrowed, part, record.generation, stop=stop, keep=rest, joins=rest
         )
     except AllFailed as failed:
         why = next(
             (attempt.message for attempt in reversed(failed.attempts)), "no place is left to try"
         )
         reason = (
-            f"degraded: {len(well)} of {held.nodes} machines are left, and"
-            f" {held.zone or held.region} has no further one now ({why}); the next `up` asks again,"
+            f"degraded: {len(healthy)} of {record.nodes} machines are left, and"
+            f" {record.zone or record.region} has no further one now ({why}); the next `up` asks again,"
             " `on_loss: replace-all` places all of it anew"
         )
         return after._replace(
             handles=rest, leftovers=(), reasons=(reason,), attempts=failed.attempts
         )
-    return await _added(world, after._replace(handles=rest, leftovers=()), outcome, well, brake)
+    return await _added(world, after._replace(handles=rest, leftovers=()), result, healthy, stop)
 
 
 async def _added(
     world: World,
     after: ClusterRecord,
-    outcome: LaunchResult,
-    well: Sequence[Node],
-    brake: StopSignal,
+    result: LaunchResult,
+    healthy: Sequence[Node],
+    stop: StopSignal,
 ) -> ClusterRecord:
-    if outcome.state == WAITING_ON:
+    if result.state == WAITING_ON:
         left = await abandon(
             world,
             await world.call(after.provider, world.adapter, after.provider),
-            outcome.order,
+            result.order,
             None,
             after.handles,
         )
         if not left.clean:
             return stuck(after, left)
         world.journal.settled(
-            outcome.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
+            result.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
         )
-        return after._replace(attempts=outcome.attempts)
-    if outcome.state != ACQUIRED:
+        return after._replace(attempts=result.attempts)
+    if result.state != ACQUIRED:
         return after._replace(
             status=UNSETTLED,
-            attempts=outcome.attempts,
-            reasons=outcome.reasons,
-            leftovers=(*outcome.handles, *outcome.leftovers),
+            attempts=result.attempts,
+            reasons=result.reasons,
+            leftovers=(*result.handles, *result.leftovers),
         )
-    if brake.abandoned:
-        left = await release_all(world, after, outcome.handles, keep=after.handles)
+    if stop.abandoned:
+        left = await release_all(world, after, result.handles, keep=after.handles)
         return after if left.clean else stuck(after, left)
-    whole = placements.whole(after, well, outcome.nodes, outcome.placed.micro_usd)
+    whole = placements.whole(after, healthy, result.nodes, result.placed.micro_usd)
     whole = whole._replace(
-        attempts=outcome.attempts, leftovers=outcome.leftovers, reasons=outcome.reasons
+        attempts=result.attempts, leftovers=result.leftovers, reasons=result.reasons
     )
     world.journal.launched(whole)
     return whole
 
 
 def _part(
-    world: World, held: ClusterRecord, wanted: ClusterSpec, index: int, missing: int
+    world: World, record: ClusterRecord, spec: ClusterSpec, index: int, missing: int
 ) -> ClusterSpec:
     """The declaration of what is missing alone: as many machines of that entry, for what the cap
     leaves, and for as long as the rest has.
     """
-    entry = wanted.ask.entries[index]
-    cap = wanted.ask.max_price_micro_usd
+    entry = spec.ask.entries[index]
+    cap = spec.ask.max_price_micro_usd
     if cap is not None:
-        well = held.nodes - missing
+        healthy = record.nodes - missing
         # Without a price of the rest, each machine may cost its share of the cap.
         spent = (
-            cap * well // held.nodes
-            if held.micro_usd is None
-            else held.micro_usd * well // held.nodes
+            cap * healthy // record.nodes
+            if record.micro_usd is None
+            else record.micro_usd * healthy // record.nodes
         )
         cap = max(1, cap - spent)
     left_s = (
         None
-        if ttl(wanted, index) is None
-        else max(_LEAST_S, int((held.ends_at or 0.0) - world.clock.now()))
+        if ttl(spec, index) is None
+        else max(_LEAST_S, int((record.ends_at or 0.0) - world.clock.now()))
     )
     entries = (entry._replace(nodes=missing, ttl_s=left_s),)
-    ask = wanted.ask._replace(entries=entries, max_price_micro_usd=cap, providers=(held.provider,))
-    return wanted._replace(ask=ask, setup=wanted.setup._replace(ttl_s=left_s))
+    ask = spec.ask._replace(entries=entries, max_price_micro_usd=cap, providers=(record.provider,))
+    return spec._replace(ask=ask, setup=spec.setup._replace(ttl_s=left_s))
 
 
 def _paid(
-    world: World, wanted: ClusterSpec, held: ClusterRecord, candidate: Candidate, missing: int
+    world: World, spec: ClusterSpec, record: ClusterRecord, candidate: Candidate, missing: int
 ) -> bool:
     """Whether the stack can pay for the whole, the rest and what is added, as long as it may live."""
-    assert wanted.budget is not None
+    assert spec.budget is not None
     now = world.clock.now()
-    rest = None if held.micro_usd is None else held.micro_usd * (held.nodes - missing) // held.nodes
+    rest = (
+        None
+        if record.micro_usd is None
+        else record.micro_usd * (record.nodes - missing) // record.nodes
+    )
     price = None if rest is None or candidate.micro_usd is None else rest + candidate.micro_usd
-    limit_s = int(held.ends_at - now) if held.ends_at else None
-    return wanted.budget.fits(candidate._replace(micro_usd=price), limit_s, now, wanted.cluster)
+    limit_s = int(record.ends_at - now) if record.ends_at else None
+    return spec.budget.fits(candidate._replace(micro_usd=price), limit_s, now, spec.cluster)
 
 
-def _same(candidate: Candidate, held: ClusterRecord) -> bool:
+def _same(candidate: Candidate, record: ClusterRecord) -> bool:
     offer = candidate.offer
     found = (
         offer.provider,
@@ -200,17 +205,17 @@ def _same(candidate: Candidate, held: ClusterRecord) -> bool:
         candidate.reservation,
     )
     kind = (
-        held.provider,
-        held.region,
-        held.machine_type,
-        held.gpu_type,
-        held.gpu_count,
-        held.capacity,
-        held.reservation,
+        record.provider,
+        record.region,
+        record.machine_type,
+        record.gpu_type,
+        record.gpu_count,
+        record.capacity,
+        record.reservation,
     )
-    return found == kind and offer.zone in ("", held.zone)
+    return found == kind and offer.zone in ("", record.zone)
 
 
-def _here(candidate: Candidate, held: ClusterRecord) -> Candidate:
+def _here(candidate: Candidate, record: ClusterRecord) -> Candidate:
     """In the zone of the rest, where the catalog names the region alone."""
-    return candidate._replace(offer=candidate.offer._replace(zone=held.zone))
+    return candidate._replace(offer=candidate.offer._replace(zone=record.zone))
