@@ -2,7 +2,7 @@
 `declare()` for a stack that is all configuration.
 
 Owns what has to happen in the program: the one Ownership before any cluster, delete before replace,
-the plan on every run, a managed network as Google's own resources. Must not import the planner, the
+the plan on every run, a managed network as its provider's own resources. Must not import the planner, the
 engine or pydantic: the plugin does that work, and every preview pays for this import.
 """
 
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pulumi
 
+from providers.adapters.base import NetworkRequest
 from providers.model.screen import screened
 from providers.model.stack import RESERVED
 
@@ -46,12 +47,6 @@ OUTPUTS = (
     "token",
 )
 """The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-_IAP_RANGE = "35.235.240.0/20"
-"""Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
-_STAND_IN_VERSION = "999.0.0"
-"""As in Pulumi.yaml: the version that only the stand-in plugin has (Pulumi takes exactly the one
-that is asked for), so that it can never serve a live network.
-"""
 
 
 class Ownership(pulumi.CustomResource):
@@ -186,12 +181,9 @@ class GpuCluster(pulumi.CustomResource):
 
 
 class ManagedNetwork(pulumi.ComponentResource):
-    """An own network on Google Cloud for one cluster: a subnet in each of its regions, all traffic
-    among the nodes, ssh through Identity-Aware Proxy, and its ports from everywhere if it is
-    exposed. `links` is what the cluster needs of it.
-
-    In a rehearsal the same resources are served by the stand-in plugin, which forwards them to the
-    rehearsal's Compute Engine.
+    """A network of one cluster's own, where its provider can make one: a subnet in each of its
+    regions, all traffic among the nodes, and its ports from everywhere if it is exposed. `links` is
+    what the cluster needs of it.
     """
 
     links: dict[str, pulumi.Output[str]]
@@ -215,68 +207,34 @@ class ManagedNetwork(pulumi.ComponentResource):
                 f"{name}.regions: wanted the regions that network: managed makes subnets in, found"
                 f" {regions!r}; list them, as in [us-central1]"
             )
-        providers = spec.get("providers") or ("gcp",)
-        if not isinstance(providers, (list, tuple)) or "gcp" not in providers:
+        from providers.adapters import registry
+
+        able = registry.networked()
+        allowed = spec.get("providers") or able
+        provider = next((each for each in able if each in allowed), "")
+        if not isinstance(allowed, (list, tuple)) or not provider:
             raise pulumi.RunError(
-                f"{name}.network: wanted gcp among the providers, found {spec.get('providers')!r};"
-                " network: managed is a Google network"
+                f"{name}.network: wanted {' or '.join(able)} among the providers, found"
+                f" {spec.get('providers')!r}; only there network: managed can be made"
             )
-        super().__init__("gpus:index:ManagedNetwork", f"{name}-network", {}, opts)
-        from pulumi_gcp import compute
-
-        project = settings.get("gcp", {}).get("project")
-        inner = pulumi.ResourceOptions(
-            parent=self, provider=_stand_in(project) if world == REHEARSAL else None
-        )
-        network = compute.Network(
-            f"{name}-network",
-            project=project,
-            auto_create_subnetworks=False,
-            description="made by gpus for one cluster",
-            opts=inner,
-        )
-        self.links = {"network": network.id}
-        blocks = subnets(regions)
-        for region, block in blocks.items():
-            subnet = compute.Subnetwork(
-                f"{name}-{region}",
-                project=project,
-                region=region,
-                network=network.id,
-                ip_cidr_range=block,
-                private_ip_google_access=True,
-                opts=inner,
-            )
-            self.links[f"subnetwork.{region}"] = subnet.id
-
-        def firewall(what: str, ranges: Sequence[str], allows: Sequence[dict[str, Any]]) -> None:
-            compute.Firewall(
-                f"{name}-{what}",
-                project=project,
-                network=network.id,
-                direction="INGRESS",
-                source_ranges=list(ranges),
-                allows=[compute.FirewallAllowArgs(**allow) for allow in allows],
-                opts=inner,
-            )
-
-        firewall(
-            "inside",
-            list(blocks.values()),
-            [{"protocol": "tcp"}, {"protocol": "udp"}, {"protocol": "icmp"}],
-        )
-        firewall("ssh", [_IAP_RANGE], [{"protocol": "tcp", "ports": ["22"]}])
         ports = spec.get("ports") or _served(spec)
         if not isinstance(ports, (list, tuple)) or not all(
             isinstance(port, (int, float)) for port in ports
         ):
             raise pulumi.RunError(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
-        if spec.get("expose") in ("public", "token") and ports:
-            firewall(
-                "public",
-                ["0.0.0.0/0"],
-                [{"protocol": "tcp", "ports": [str(int(port)) for port in ports]}],
-            )
+        super().__init__("gpus:index:ManagedNetwork", f"{name}-network", {}, opts)
+        declared = registry.manifests()[provider].network
+        public = spec.get("expose") in ("public", "token")
+        request = NetworkRequest(
+            name=name,
+            world=world,
+            settings=settings.get(provider, {}),
+            regions=regions,
+            ports=tuple(int(port) for port in ports) if public else (),
+            parent=self,
+            made=_made(),
+        )
+        self.links = dict(declared(request)) if declared is not None else {}
         self.register_outputs({"links": self.links})
 
 
@@ -415,12 +373,16 @@ def tried_by(
 ) -> str:
     """The line that tries a service with a token; `shown` is the command that shows it, `login` the
     one that logs in there, which can also carry the service's port here, encrypted. Without quotes,
-    which Pulumi's screen escapes. Modal's own door wants a proxy token of the workspace instead
-    (modal.com, "Proxy Auth Tokens", 2026-11). `--oauth2-bearer`: curl.se/docs/manpage, 2026-11.
+    which Pulumi's screen escapes. A cloud's own proxy wants what `Console.proxy` says instead.
+    `--oauth2-bearer`: curl.se/docs/manpage, 2026-11.
     """
     if not urls:
         return ""
-    notes = ["KEY, SECRET: a proxy token of the workspace"] if provider == "modal" else []
+    from providers.adapters.registry import manifests
+
+    manifest = manifests().get(provider)
+    passed, meaning = manifest.console.proxy if manifest is not None else ("", "")
+    notes = [meaning] if meaning else []
     address = urlsplit(urls[0])
     if address.scheme == "http":
         # The address of a machine has no certificate.
@@ -433,11 +395,7 @@ def tried_by(
             )
         )
     notes += ["a rehearsal: nothing listens there"] if rehearsed else []
-    key = (
-        "-H Modal-Key:KEY -H Modal-Secret:SECRET"
-        if provider == "modal"
-        else f"--oauth2-bearer $({shown})"
-    )
+    key = passed or f"--oauth2-bearer $({shown})"
     return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
 
 
@@ -480,56 +438,39 @@ def _gpu(gpu_type: str, gpu_count: float | None, nodes: float | None, capacity: 
 
 
 def account_settings(world: str) -> dict[str, dict[str, str]]:
-    """What the accounts need, from the stack's configuration: `gcp:project` (live also from the
-    environment's GOOGLE_CLOUD_PROJECT), and for each other adapter what its manifest lists, as in
-    `clore:pay_with`.
+    """What the accounts need, from the stack's configuration: for each adapter the settings that its
+    manifest lists, live also from the environment where it says so.
     """
     from pulumi.runtime.config import get_config_secret_keys_env
 
     from providers.adapters.registry import manifests
 
     listed = {
-        "gcp:project",
-        *(
-            f"{name}:{key}"
-            for name, manifest in manifests().items()
-            for key in manifest.credentials.settings
-        ),
+        f"{name}:{key}"
+        for name, manifest in manifests().items()
+        for key in manifest.credentials.settings
     }
     for key in sorted(listed & set(get_config_secret_keys_env())):
         raise pulumi.RunError(
             f"{key}: wanted plain text, found a secret; it would stand in the state as plain text,"
             " so set it without --secret"
         )
-    project = pulumi.Config("gcp").get("project") or (
-        os.environ.get("GOOGLE_CLOUD_PROJECT") if world == LIVE else None
-    )
-    found = {"gcp": {"project": project}} if project else {}
+    found = {}
     for name, manifest in manifests().items():
-        config = pulumi.Config(name) if manifest.credentials.settings else None
+        credentials = manifest.credentials
+        if not credentials.settings:
+            continue
+        config = pulumi.Config(name)
         section = {
-            key: value
-            for key in manifest.credentials.settings
-            if config is not None and (value := config.get(key)) is not None
+            key: value for key in credentials.settings if (value := config.get(key)) is not None
         }
+        if world == LIVE:
+            for key, variable in credentials.from_environment:
+                if not section.get(key) and (text := os.environ.get(variable)):
+                    section[key] = text
         if section:
             found[name] = section
     return found
-
-
-def subnets(regions: Sequence[str]) -> dict[str, str]:
-    """A /20 of 10.0.0.0/8 for each region, by the region's name: another region in the list moves
-    none of the others (unless two meet).
-    """
-    from zlib import crc32
-
-    taken: dict[int, str] = {}
-    for region in regions:
-        slot = crc32(region.encode()) % 4_096
-        while slot in taken:
-            slot = (slot + 1) % 4_096
-        taken[slot] = region
-    return {region: f"10.{slot >> 4}.{(slot & 15) << 4}.0/20" for slot, region in taken.items()}
 
 
 def _delete_first(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
@@ -618,18 +559,6 @@ def _max_spend() -> float | None:
             f"gpus:max_spend: wanted US dollars a calendar month, more than 0, found {text!r}"
         )
     return found
-
-
-def _stand_in(project: str | None) -> pulumi.ProviderResource:
-    made = _made()
-    if "stand_in" not in made:
-        import pulumi_gcp
-
-        options = pulumi.ResourceOptions(version=_STAND_IN_VERSION)
-        made["stand_in"] = pulumi_gcp.Provider(
-            "rehearsal-google", project=project or "rehearsal", opts=options
-        )
-    return cast("pulumi.ProviderResource", made["stand_in"])
 
 
 def _check_keys() -> None:

@@ -8,7 +8,7 @@ call is about to be made. Adapters import model, errors and this module, never t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -277,6 +277,13 @@ class Credentials(NamedTuple):
     """The keys of the provider's settings, none of them secret: what `<provider>:<key>` in a
     stack's configuration may set.
     """
+    from_environment: tuple[tuple[str, str], ...] = ()
+    """(setting, environment variable): what an unset setting is read from in the live world."""
+    pulumi_keys: frozenset[str] | None = None
+    """Where Pulumi's own package of this name reads the same configuration: those of its keys that
+    come near one of ours. There only what comes near a key of ours is a mistake. None: no package
+    does.
+    """
     reference: Callable[[str], str] | None = None
     """What a text must be to say where a secret is kept that machines here fetch by themselves;
     empty when it is that. None: they fetch none.
@@ -365,6 +372,30 @@ class Console(NamedTuple):
     """The program that carries a port of this machine's loopback to one of that machine's until it
     is ended; the caller adds the two numbers, ours first. None: ports are not carried.
     """
+    ssh: Callable[[Node, Setup, bool], str] | None = None
+    """The cloud's own ssh command for this machine, of which the flag says whether it has no
+    address that is reached from outside; empty where plain ssh gets there.
+    """
+    proxy: tuple[str, str] = ("", "")
+    """Where the cloud's own proxy stands before a service with a token: curl's arguments that pass
+    it, and what the words in them stand for. Empty: the service checks its token itself.
+    """
+
+
+class NetworkRequest(NamedTuple):
+    """A managed network to declare, in a Pulumi program."""
+
+    name: str
+    world: str
+    settings: Mapping[str, str]
+    """The provider's section."""
+    regions: Sequence[str]
+    ports: Sequence[int]
+    """Those that everybody may reach."""
+    parent: Any
+    """The Pulumi resource that the network's resources belong to."""
+    made: dict[str, Any]
+    """What this run of the program has made once for all clusters."""
 
 
 class Programs(NamedTuple):
@@ -402,3 +433,7 @@ class Manifest(NamedTuple):
     limits: Limits = Limits()
     console: Console = Console()
     programs: Programs = Programs()
+    network: Callable[[NetworkRequest], Mapping[str, Any]] | None = None
+    """Declares a network of one cluster's own as Pulumi resources (`network: managed`), and answers
+    with what the cluster needs of it, as `Setup.network` holds it.
+    """

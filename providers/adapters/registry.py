@@ -42,6 +42,11 @@ def capabilities() -> Mapping[str, Capabilities]:
     return {name: manifest.capabilities for name, manifest in manifests().items()}
 
 
+def networked() -> tuple[str, ...]:
+    """The providers that can make a managed network."""
+    return tuple(name for name, manifest in manifests().items() if manifest.network is not None)
+
+
 def problems() -> tuple[str, ...]:
     """One line for each adapter that could not be loaded."""
     return _found().problems

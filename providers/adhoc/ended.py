@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
     from providers.adhoc.stack_clusters import Declared
 
-PROGRAMS = {"gs": ("gcloud", "storage"), "s3": ("aws", "s3")}
+PROGRAMS = {
+    "gs": (("gcloud", "storage", "cp"), ("gcloud", "storage", "rsync", "-r")),
+    "s3": (("aws", "s3", "cp"), ("aws", "s3", "sync")),
+}
+"""By a bucket's scheme: what copies a file from it, and what copies a folder."""
 
 
 def log(one: Declared, number: int) -> str:
@@ -157,14 +161,8 @@ def _within(path: PurePosixPath, there: PurePosixPath) -> PurePosixPath | None:
 
 
 def _copying(source: str, target: Path, *, folder: bool) -> Sequence[str]:
-    program = PROGRAMS[source.partition(":")[0]]
-    if not folder:
-        return (*program, "cp", source, str(target))
-    return (
-        (*program, "rsync", "-r", source, str(target))
-        if program[0] == "gcloud"
-        else (*program, "sync", source, str(target))
-    )
+    of_file, of_folder = PROGRAMS[source.partition(":")[0]]
+    return (*(of_folder if folder else of_file), source, str(target))
 
 
 def _is_over(one: Declared) -> str:

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 10.0
 """World seconds between two looks at a job that is waited for."""
 _START_UP = (
-    "journalctl --no-pager -o cat -u google-startup-scripts -u cloud-final 2>/dev/null || cat"
-    " /var/log/cloud-init-output.log"
+    "journalctl --no-pager -o cat -u cloud-final 2>/dev/null || cat /var/log/cloud-init-output.log"
 )
 
 

@@ -231,8 +231,8 @@ def overlaid(
     if work.checkpoint is not None and work.checkpoint.to.startswith("volume:"):
         work = work.model_copy(update={"checkpoint": None, "resume": ""})
         lines.append(
-            "its checkpoints are kept nowhere: Modal's volumes are for jobs and services, and this"
-            " is a machine"
+            "its checkpoints are kept nowhere: volumes are for jobs and services, and this is a"
+            " machine"
         )
     elif work.checkpoint is not None:
         place = _aside(work.checkpoint.to)

@@ -42,28 +42,6 @@ _NEVER = "none, zone unknown"
 _MOST = 1_000_000_000
 _LONGEST_S = 86_400.0
 """The longest step and the longest planned delay."""
-_GRPC = (
-    *(
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-    ),
-    *(
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNAUTHENTICATED",
-    ),
-)
 """What a failing call answers at a cloud that speaks gRPC: the names of its status codes."""
 
 
@@ -164,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "preempt",
         _preempt,
-        "take machines back now that may be taken back: Spot ones, and every Modal container",
+        "take machines back now that may be taken back: Spot ones, and containers that a cloud moves",
         name="a machine's name, or all",
     )
     command(
@@ -403,18 +381,15 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
 def _setting(provider: str, key: str, text: str) -> object:
     """A setting's value: a number where it is one. Raises SpecError for what no stand-in could do."""
     number = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
+    statuses: tuple[str, ...] = getattr(_console(provider), "STATUSES", ())
     if (
         key == "status"
-        and not (text in _GRPC and provider == "modal")
+        and text not in statuses
         and (number is None or not number.is_integer() or not 100 <= number <= 599)
     ):
         raise _wrong(
             f"set {key}",
-            (
-                f"one of {', '.join(_GRPC)}"
-                if provider == "modal"
-                else "an HTTP status from 100 to 599"
-            ),
+            (f"one of {', '.join(statuses)}" if statuses else "an HTTP status from 100 to 599"),
             text,
         )
     if key in {"seconds", "lag_s"} and (number is None or number > _LONGEST_S):

@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
 
-SHARED = frozenset({"gcp", "aws"})
-"""Pulumi's own packages of these names read the same configuration: there only what comes near a
-key of ours is a mistake.
-"""
-_PULUMIS = frozenset({"region", "zone", "profiles"})
-"""Keys of Pulumi's packages that come near one of ours (pulumi.com/registry, gcp and aws, 2026-11).
-"""
-
 
 def keys(config: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with a stack's own keys, as they stand in its file, and with a secret that
@@ -49,12 +41,9 @@ def keys(config: Mapping[str, Any]) -> list[Problem]:
         )
     # Passed over, it would leave what is bought to whatever account the environment has.
     listed = {
-        "gcp:project",
-        *(
-            f"{name}:{key}"
-            for name, manifest in registry.manifests().items()
-            for key in manifest.credentials.settings
-        ),
+        f"{name}:{key}"
+        for name, manifest in registry.manifests().items()
+        for key in manifest.credentials.settings
     }
     todo = "it would stand in the state as plain text, so set it without --secret"
     found.extend(
@@ -75,21 +64,20 @@ def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[P
 
     from providers.adapters import registry
 
-    settings = {
-        name: manifest.credentials.settings for name, manifest in registry.manifests().items()
-    }
-    settings["gpus"], settings["gcp"] = KEYS, ("project", *settings.get("gcp", ()))
+    credentials = {name: each.credentials for name, each in registry.manifests().items()}
+    settings = {"gpus": KEYS, **{name: each.settings for name, each in credentials.items()}}
     found = []
     for key in sorted(map(str, config)):
         name, _, word = key.partition(":")
         if word in settings.get(name, (word,)) or (key in secrets and name != "gpus"):
             continue
         known = [f"{name}:{each}" for each in settings[name]]
+        pulumis = credentials[name].pulumi_keys if name in credentials else None
         near = difflib.get_close_matches(
-            word.casefold(), settings[name], n=2, cutoff=0.7 if name in SHARED else 0.6
+            word.casefold(), settings[name], n=2, cutoff=0.6 if pulumis is None else 0.7
         )
         close = [f"{name}:{each}" for each in near]
-        if name in SHARED and (not close or word in _PULUMIS):
+        if pulumis is not None and (not close or word in pulumis):
             continue
         wanted = f"one of {', '.join(known)}" if known else f"no setting of {name}'s"
         found.append(
@@ -241,7 +229,7 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """
     if nothing := _nothing_runs(spec, manifests):
         return [nothing]
-    found: list[Problem] = [*_runs(spec, manifests), *_network(spec)]
+    found: list[Problem] = [*_runs(spec, manifests), *_network(spec, manifests)]
     for provider, section in spec.options.items():
         manifest = manifests.get(provider)
         if manifest is None:
@@ -316,8 +304,10 @@ def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem |
     )
 
 
-def _network(spec: Cluster) -> list[Problem]:
-    """What a managed network needs: it is Google's, with a subnet in each region that is listed."""
+def _network(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What a managed network needs: a provider that makes one, with a subnet in each region that is
+    listed.
+    """
     if spec.network != "managed":
         return []
     found = []
@@ -330,11 +320,12 @@ def _network(spec: Cluster) -> list[Problem]:
                 "list them, as in [us-central1]",
             )
         )
-    if spec.providers is not None and "gcp" not in spec.providers:
+    able = [name for name, manifest in manifests.items() if manifest.network is not None]
+    if spec.providers is not None and not set(able) & set(spec.providers):
         found.append(
             Problem(
                 "network",
-                "gcp among the providers: network: managed is a Google network",
+                f"{' or '.join(able)} among the providers: only there network: managed can be made",
                 ", ".join(spec.providers),
             )
         )

@@ -264,7 +264,7 @@ def unkept(ask: Ask, skills: Capabilities) -> str:
     scheme = kept.to.partition(":")[0]
     if scheme == "volume":
         if not skills.volumes:
-            return f"{kept.to} is a volume of Modal's: {skills.provider} has none"
+            return f"{kept.to} is a volume: {skills.provider} has none"
         return (
             ""
             if ask.kind in skills.kinds - {"machine"}

@@ -126,8 +126,9 @@ def _nested(properties: Properties) -> list[Problem]:
 
 def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     """The problems of a stack's clusters by name, `train.fallback[0]: wanted ...` each. A managed
-    network needs Google's credentials before all.
+    network needs its provider's credentials before all.
     """
+    from providers.adapters import registry
     from providers.engine.runtime.world import open_world
     from providers.errors import NotConfigured
     from providers.model.worlds import LIVE
@@ -148,7 +149,8 @@ def check_all(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
         if world == LIVE and raw.get("network") == "managed":
             opened = open_world(world, settings)
             try:
-                opened.adapter("gcp")
+                for provider in registry.networked():
+                    opened.adapter(provider)
             except NotConfigured as error:
                 lines.insert(0, f"{name}: {error}")
             finally:

@@ -13,6 +13,7 @@ import json
 import os.path
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters import registry
 from providers.errors import GpusError, printable
 from providers.model.duration import timestamp
 from providers.model.machine import Handle
@@ -262,15 +263,14 @@ def _login(record: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
     if first is None:
         return "", ""
     behind = not first.external_ip or bool(setup is not None and setup.network)
-    if record.provider == "gcp" and setup is not None and (behind or not setup.ssh_public_key):
-        # Google's own command brings a key of its own, and reaches what has no address outside.
-        # (Google, "Connect to Linux VMs", 2026-11.)
-        _, project, _, zone, _, name = first.handle.native_id.split("/")
-        return (
-            f"gcloud compute ssh {name} --zone {zone} --project {project}"
-            + (" --tunnel-through-iap" if behind else ""),
-            " --",
-        )
+    manifest = registry.manifests().get(record.provider)
+    if (
+        setup is not None
+        and manifest is not None
+        and manifest.console.ssh is not None
+        and (line := manifest.console.ssh(first, setup, behind))
+    ):
+        return line, " --"
     user = first.ssh_user or (setup.ssh_user if setup is not None else "gpus")
     port = dict(first.ports).get(22)
     # Mapped ports are a stranger's host: whatever the user's own configuration says, no agent is

@@ -131,7 +131,7 @@ SPEC_INPUTS: dict[str, Any] = {
     ),
     "regions": _described(_listed(_STRING), "Allowed regions; any when left out."),
     "marketplaces": _described(
-        _BOOLEAN, "Strangers' hosts (Clore) will do although `providers` names none."
+        _BOOLEAN, "Strangers' hosts (a marketplace) will do although `providers` names none."
     ),
     "rank": _described(
         _STRING,

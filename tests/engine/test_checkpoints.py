@@ -58,7 +58,7 @@ def declared(provider, to, *, keys=False, able=True, **more):
             ),
         ),
         ("gcp", "s3://bkt/x", True, ""),
-        ("gcp", "volume:v", False, "volume:v is a volume of Modal's: gcp has none"),
+        ("gcp", "volume:v", False, "volume:v is a volume: gcp has none"),
         ("aws", "s3://bkt/x", False, ""),
         (
             "aws",
@@ -66,7 +66,7 @@ def declared(provider, to, *, keys=False, able=True, **more):
             False,
             "aws's machines have no identity for gs://; from there: s3://",
         ),
-        ("aws", "volume:v", False, "volume:v is a volume of Modal's: aws has none"),
+        ("aws", "volume:v", False, "volume:v is a volume: aws has none"),
         ("clore", "s3://bkt/x", False, "s3:// is reached from clore with keys alone"),
         ("clore", "s3://bkt/x", True, ""),
         (
@@ -75,7 +75,7 @@ def declared(provider, to, *, keys=False, able=True, **more):
             False,
             "clore's machines have no identity for gs://; from there: s3://",
         ),
-        ("clore", "volume:v", False, "volume:v is a volume of Modal's: clore has none"),
+        ("clore", "volume:v", False, "volume:v is a volume: clore has none"),
         ("modal", "volume:v", False, ""),
         ("modal", "s3://bkt/x", False, "s3:// is reached from modal with keys alone"),
         ("modal", "s3://bkt/x", True, ""),

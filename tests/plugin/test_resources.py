@@ -9,15 +9,14 @@ pulumi = pytest.importorskip("pulumi")
 from pulumi.runtime.config import set_all_config
 
 from providers import resources
+from providers.adapters.gcp.network import subnets
 from providers.model.spec import Fallback, Gpu
 
 
 def test_subnets_do_not_overlap_and_do_not_move():
     """Each region has its own /20, the same whatever other regions are listed."""
-    some = resources.subnets(["us-central1", "us-east4"])
-    more = resources.subnets(
-        ["europe-west4", "us-east4", "us-central1", *(f"region-{n}" for n in range(60))]
-    )
+    some = subnets(["us-central1", "us-east4"])
+    more = subnets(["europe-west4", "us-east4", "us-central1", *(f"region-{n}" for n in range(60))])
     assert some.items() <= more.items()
     assert len(set(more.values())) == len(more)
     assert all(block.startswith("10.") and block.endswith("/20") for block in more.values())

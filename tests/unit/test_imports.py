@@ -5,6 +5,7 @@ Who may import whom stands in `pyproject.toml` (import-linter); `make lint` chec
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,65 @@ HEAVY = (
     "difflib",
     "requests",
 )
+
+
+CORE = (
+    *("engine", "planner", "plugin", "adhoc", "watch", "cli", "remote", "workloads", "model"),
+    *("api.py", "resources.py"),
+)
+CLOUD = re.compile(r"gcp|gcloud|google|modal|clore|\baws|\bec2\b|vertex", re.IGNORECASE)
+EXAMPLE = re.compile(r"(as in|such as) `?\{?gcp: ?(project|\{project)")
+NAMED = {
+    "planner/rules.py": "the names of S3's own keys, whoever sells the machine",
+    "adhoc/ended.py": "the programs that copy from a gs:// and an s3:// bucket",
+    "model/images.py": "the names of drivers that an image is built for",
+    "model/secret.py": "how the keys of many services look, and an example",
+    "workloads/launch/gated_models.py": "names of models",
+    "model/wording.py": "examples of what to write for a field",
+}
+"""The modules whose texts may name a cloud -> why."""
+
+
+def texts(path):
+    """(line, text) of every string of a file that is no docstring."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    bodies = [getattr(node, "body", None) for node in ast.walk(tree)]
+    docs = {
+        id(each.value)
+        for body in bodies
+        if isinstance(body, list)
+        for each in body
+        if isinstance(each, ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.lineno, node.value
+
+
+def test_the_core_names_no_cloud():
+    """What a cloud is stands in its adapter's folder and in the catalog's data: no text in the code
+    of the other packages names one, but for what `NAMED` gives a reason for.
+    """
+    named = {}
+    for part in CORE:
+        for path in sorted((ROOT / part).rglob("*.py")) or [ROOT / part]:
+            if "pulumi_gcp" not in path.parts:
+                found = [line for line, text in texts(path) if CLOUD.search(EXAMPLE.sub("", text))]
+                named |= {str(path.relative_to(ROOT)): found} if found else {}
+    assert named.keys() == NAMED.keys(), {
+        name: lines for name, lines in named.items() if name not in NAMED
+    }
+
+
+def test_in_what_may_name_a_cloud_no_condition_does():
+    """Where a text may name a cloud, no comparison does: nothing is decided by a cloud's name."""
+    for name in NAMED:
+        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare):
+                words = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+                assert not any(isinstance(word, str) and CLOUD.search(word) for word in words), (
+                    f"{name}:{node.lineno}"
+                )
 
 
 SEAM = {"account", "log", "not_configured", "offers_for", "remarks", "repriced", "usable"}

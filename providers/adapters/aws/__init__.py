@@ -173,6 +173,7 @@ MANIFEST = Manifest(
             "AWS_SESSION_TOKEN",
         ),
         settings=("profile", "regions"),
+        pulumi_keys=frozenset({"region", "zone", "profiles"}),
         reference=reference,
     ),
     pricing=Pricing(notes=notes),

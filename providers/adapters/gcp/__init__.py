@@ -4,9 +4,9 @@ are imported when a call is about to be made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Programs
+from providers.adapters.base import Console, Credentials, Limits, Manifest, Pricing, Programs
 from providers.adapters.gcp.vertex import MANIFEST as VERTEX
 from providers.errors import Problem
 from providers.model.capability import Capabilities
@@ -15,9 +15,9 @@ from providers.model.worlds import REHEARSAL
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter, Placement
+    from providers.adapters.base import Adapter, NetworkRequest, Placement
     from providers.model.host import Host
-    from providers.model.machine import Setup
+    from providers.model.machine import Node, Setup
     from providers.model.offer import Candidate
     from providers.model.worlds import RehearsedCloud
 
@@ -168,16 +168,40 @@ def host(machine_type: str, section: Mapping[str, object]) -> Host | None:
     return known(machine_type, section)
 
 
+def ssh(node: Node, setup: Setup, behind: bool) -> str:
+    """Google's own command, which brings a key of its own and reaches what has no address outside
+    (Google, "Connect to Linux VMs", 2026-11).
+    """
+    if setup.ssh_public_key and not behind:
+        return ""
+    _, project, _, zone, _, name = node.handle.native_id.split("/")
+    through = " --tunnel-through-iap" if behind else ""
+    return f"gcloud compute ssh {name} --zone {zone} --project {project}{through}"
+
+
+def network(request: NetworkRequest) -> Mapping[str, Any]:
+    """See `providers.adapters.gcp.network`."""
+    from providers.adapters.gcp.network import declare
+
+    return declare(request)
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
     connect=connect,
     options=options,
     credentials=Credentials(
-        environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"), reference=reference
+        settings=("project",),
+        from_environment=(("project", "GOOGLE_CLOUD_PROJECT"),),
+        pulumi_keys=frozenset({"region", "zone"}),
+        environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+        reference=reference,
     ),
     pricing=Pricing(notes=notes),
     limits=Limits(together=together, fits=fits, unreachable=unreachable, shut=shut, host=host),
+    console=Console(ssh=ssh),
+    network=network,
     programs=Programs(ends_itself="shutdown -h now", options=("container",)),
 )
 

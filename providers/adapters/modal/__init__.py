@@ -218,6 +218,12 @@ def upgrade(gpu_type: str) -> str:
 
 DISK_GIB = 512
 
+PROXY = (
+    "-H Modal-Key:KEY -H Modal-Secret:SECRET",
+    "KEY, SECRET: a proxy token of the workspace",
+)
+"""Modal.com, "Proxy Auth Tokens", 2026-11."""
+
 MANIFEST = Manifest(
     "modal",
     CAPABILITIES,
@@ -230,6 +236,6 @@ MANIFEST = Manifest(
     ),
     pricing=Pricing(notes=notes, priced=priced, in_regions=in_regions),
     limits=Limits(fits=fits, upgrade=upgrade, host=host, lasts_s=lasts_s),
-    console=Console(program=program, shell=shell, port=port),
+    console=Console(proxy=PROXY, program=program, shell=shell, port=port),
     programs=Programs(runs=runs, options=("command",)),
 )

@@ -22,6 +22,30 @@ from providers.rehearsal.store import RehearsedMachine
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
 
+STATUSES = (
+    *(
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+    ),
+    *(
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ),
+)
+"""The statuses that a planned failure may answer with, by their names in gRPC."""
+
 
 def places() -> frozenset[str]:
     """Modal places containers where it likes, or in a region that was asked for."""
