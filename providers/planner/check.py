@@ -15,6 +15,7 @@ from providers.catalog import names
 from providers.errors import Problem
 from providers.model import duration
 from providers.model.ask import RESERVATION
+from providers.model.placement import Gpus
 from providers.planner import rules
 
 if TYPE_CHECKING:
@@ -25,19 +26,13 @@ if TYPE_CHECKING:
     from providers.model.capability import Capabilities
 
 
-class Running(Protocol):
+class Running(Gpus, Protocol):
     """A placement that runs now. `reservation` is empty unless it is bought so."""
 
     @property
     def provider(self) -> str: ...
     @property
     def region(self) -> str: ...
-    @property
-    def gpu_type(self) -> str: ...
-    @property
-    def gpu_count(self) -> int: ...
-    @property
-    def nodes(self) -> int: ...
     @property
     def capacity(self) -> str: ...
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from providers.model.ask import JOB_COST, PERFORMANCE, PREFERENCE, PRICE
+from providers.model.placement import Gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from providers.planner.rules import Fitting, Kept, Terms
 
 
-class Placed(Protocol):
+class Ranked(Gpus, Protocol):
     """A candidate, or what runs: the entry that it serves, and its price for all nodes (None:
     unknown).
     """
@@ -27,12 +28,6 @@ class Placed(Protocol):
     def entry(self) -> int: ...
     @property
     def micro_usd(self) -> int | None: ...
-    @property
-    def gpu_type(self) -> str: ...
-    @property
-    def gpu_count(self) -> int: ...
-    @property
-    def nodes(self) -> int: ...
 
 
 def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]], tuple[Any, ...]]:
@@ -80,7 +75,7 @@ def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]
 
 
 def prefers(
-    ask: Ask, held: Placed, other: Placed, fits: Callable[[Choice, str, int], Fitting] | None = None
+    ask: Ask, held: Ranked, other: Ranked, fits: Callable[[Choice, str, int], Fitting] | None = None
 ) -> bool:
     """Whether the declaration prefers the other to what runs: an earlier choice where choices rank,
     else a better figure.
@@ -95,7 +90,7 @@ def prefers(
 
 
 def _worth(
-    ask: Ask, place: Placed, fits: Callable[[Choice, str, int], Fitting] | None
+    ask: Ask, place: Ranked, fits: Callable[[Choice, str, int], Fitting] | None
 ) -> float | None:
     """The figure that the rank goes by, the more the better; None where it is not known."""
     if not place.micro_usd:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from providers.model.place import Placed
+from providers.model.placement import Placement
 
 if TYPE_CHECKING:
     from providers.model.machine import Node
@@ -45,14 +45,9 @@ class ProbeResult(NamedTuple):
         return ": ".join(text for text in (STAGES.get(self.stage, self.stage), self.detail) if text)
 
 
-class Ordered(Placed, Protocol):
-    """A place and what was ordered there: a candidate, or what is held."""
+class Ordered(Placement, Protocol):
+    """What was ordered at a place: a candidate, or a cluster's record."""
 
-    @property
-    def gpu_count(self) -> int: ...
-
-    @property
-    def nodes(self) -> int: ...
     @property
     def kind(self) -> str: ...
 

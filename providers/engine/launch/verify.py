@@ -4,7 +4,7 @@ wrong with it. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from providers.engine.record import healthy
 from providers.errors import HalfMade, NotWhatWasSold
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from providers.model.machine import Node, Ticket
     from providers.model.offer import Candidate
+    from providers.model.placement import Placement
 
 SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
 
@@ -67,24 +68,7 @@ def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
     return "", False
 
 
-class Shape(Protocol):
-    """A machine as it was ordered or bought: a candidate, or a record."""
-
-    @property
-    def machine_type(self) -> str: ...
-    @property
-    def gpu_type(self) -> str: ...
-    @property
-    def gpu_count(self) -> int: ...
-    @property
-    def region(self) -> str: ...
-    @property
-    def zone(self) -> str: ...
-    @property
-    def capacity(self) -> str: ...
-
-
-def differences(bought: Shape, node: Node) -> dict[str, object]:
+def differences(bought: Placement, node: Node) -> dict[str, object]:
     """The properties of a machine that are not as bought, with what its cloud reports now."""
     found = {name: getattr(node, name) for name in SHAPE}
     reported = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.model.duration import text as duration_text
 from providers.model.money import HOURS_PER_MONTH, per_hour
+from providers.model.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,19 +72,9 @@ def with_disk(setup: Setup, found: Hosted | None) -> Setup:
     return setup if found is None else setup._replace(disk_gib=found.disk_gib)
 
 
-class Running(Protocol):
+class Running(Placement, Protocol):
     """A placement that runs now; `applied` has the disk that was bought, where one was asked for."""
 
-    @property
-    def provider(self) -> str: ...
-    @property
-    def machine_type(self) -> str: ...
-    @property
-    def gpu_type(self) -> str: ...
-    @property
-    def gpu_count(self) -> int: ...
-    @property
-    def nodes(self) -> int: ...
     @property
     def applied(self) -> tuple[tuple[str, str], ...]: ...
 
