@@ -230,73 +230,51 @@ class Mutator:
         return json.dumps(in_json(json.loads(content), self.kind, self.draw, self.tell)).encode()
 
 
+def tap_http(mutator, monkeypatch, named):
+    """Changes replies as they leave a rehearsal's HTTP server; `named(verb, target, headers,
+    payload)` is what a request is called in the log.
+    """
+    from providers.rehearsal.http import Loopback
+
+    real = Loopback.__init__
+
+    def begin(server, name, store, answer, base=""):
+        def tapped(*request):
+            reply = answer(*request)
+            if reply.content is None or not mutator.due(named(*request)):
+                return reply
+            return reply._replace(content=mutator.text(reply.content, "xml" in reply.kind))
+
+        real(server, name, store, tapped, base)
+
+    monkeypatch.setattr(Loopback, "__init__", begin)
+
+
 def tap_gcp(mutator, monkeypatch):
-    from providers.rehearsal.clouds.gcp import server
-
-    real = server._Handler._handle
-
-    def handle(handler):
-        def send(data):
-            return mutator.text(data, False)
-
-        name = f"{handler.command} {handler.path.split('?')[0].rsplit('/', 1)[-1]}"
-        payload = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
-        answer = handler.server.standin.answer(handler.command, handler.path, payload)
-        data = json.dumps(answer.body).encode() if answer.body is not None else answer.html.encode()
-        if mutator.due(name):
-            data = send(data)
-        handler.send_response(answer.status)
-        handler.send_header("Content-Type", "application/json; charset=UTF-8")
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
-        handler.wfile.flush()
-
-    assert real
-    for verb in ("GET", "POST", "DELETE", "PATCH", "PUT"):
-        monkeypatch.setattr(server._Handler, f"do_{verb}", handle)
+    tap_http(
+        mutator,
+        monkeypatch,
+        lambda verb, target, *_: f"{verb} {target.split('?')[0].rsplit('/', 1)[-1]}",
+    )
 
 
 def tap_aws(mutator, monkeypatch):
-    from providers.rehearsal.clouds.aws import server
+    def named(_verb, _target, headers, payload):
+        words = payload.decode(errors="replace").split("&")
+        action = next((word[7:] for word in words if word.startswith("Action=")), "")
+        return action or headers.get("X-Amz-Target", "?")
 
-    real = server.Server.answer
-
-    def answer(self, headers, payload):
-        found = real(self, headers, payload)
-        action = next(
-            (
-                word[7:]
-                for word in payload.decode(errors="replace").split("&")
-                if word.startswith("Action=")
-            ),
-            headers.get("X-Amz-Target", "?"),
-        )
-        if found.content is not None and mutator.due(action):
-            return found._replace(
-                content=mutator.text(found.content, found.content.lstrip().startswith(b"<"))
-            )
-        return found
-
-    monkeypatch.setattr(server.Server, "answer", answer)
+    tap_http(mutator, monkeypatch, named)
 
 
 def tap_clore(mutator, monkeypatch):
     from providers.adapters.clore import gate
     from providers.rehearsal.clouds.clore import server
 
-    real = server.Api.answer
     # The pace has tests of its own; here it would only be waited for.
     monkeypatch.setattr(gate.Gate, "turn", lambda *_, **__: None)
-
-    def answer(self, verb, target, headers, content):
-        found = real(self, verb, target, headers, content)
-        if found.body is not None and mutator.due(target.split("?")[0]):
-            return found._replace(body=mutator.text(found.body, False))
-        return found
-
     monkeypatch.setattr(server, "_TOLERANCE", 0.0)
-    monkeypatch.setattr(server.Api, "answer", answer)
+    tap_http(mutator, monkeypatch, lambda _verb, target, *_: target.split("?")[0])
 
 
 def tap_modal(mutator, monkeypatch):

@@ -8,19 +8,19 @@ Shapes and codes are those of docs.clore.ai for-hosts/api and of recordings by p
 from __future__ import annotations
 
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from providers.rehearsal.clouds.clore import KEY, LIMIT, inventory
 from providers.rehearsal.clouds.clore.state import PROVIDER, State, holders, rows
+from providers.rehearsal.http import NO_REPLY, Loopback, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from providers.rehearsal.clouds.clore import Pace
+    from providers.rehearsal.http import Headers
     from providers.rehearsal.store import Fault, Store
 
 _HTML = b"<!DOCTYPE html><html><head><title>502</title></head><body>bad gateway</body></html>"
@@ -67,14 +67,6 @@ _LOWER_S = 600.0
 _TOLERANCE = 0.9
 
 
-class Answer(NamedTuple):
-    """What goes over the wire. `body` None: the connection closes without an answer."""
-
-    status: int
-    body: bytes | None
-    kind: str = "application/json"
-
-
 class Refused(Exception):
     """A non-zero code."""
 
@@ -84,67 +76,9 @@ class Refused(Exception):
         self.reply = {"code": code} | more
 
 
-class Server(NamedTuple):
-    """A running stand-in. `url` is the API's base."""
-
-    url: str
-    close: Callable[[], None]
-
-
-def start(store: Store, pace: Pace = LIMIT) -> Server:
-    """Starts the stand-in on a free port of loopback, on threads of this process."""
-    http = _Http(("127.0.0.1", 0), _handler(Api(store, pace)))
-    thread = threading.Thread(
-        target=http.serve_forever, kwargs={"poll_interval": 0.05}, name="clore-standin", daemon=True
-    )
-    thread.start()
-
-    def close() -> None:
-        http.shutdown()
-        http.server_close()
-        thread.join()
-        store.close()
-
-    return Server(f"http://127.0.0.1:{http.server_address[1]}/v1", close)
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no news."""
-
-
-def _handler(api: Api) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._respond("GET", b"")
-
-        def do_POST(self) -> None:
-            self._respond("POST", self.rfile.read(int(self.headers.get("content-length") or 0)))
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Says nothing: the store keeps the log."""
-
-        def _respond(self, verb: str, content: bytes) -> None:
-            answer = api.answer(
-                verb,
-                self.path,
-                {key.lower(): value for key, value in self.headers.items()},
-                content,
-            )
-            if answer.body is None:
-                self.close_connection = True
-                return
-            self.send_response(answer.status)
-            self.send_header("content-type", answer.kind)
-            self.send_header("content-length", str(len(answer.body)))
-            self.end_headers()
-            self.wfile.write(answer.body)
-
-    return Handler
+def start(store: Store, pace: Pace = LIMIT) -> Loopback:
+    """Starts a server on a free port of loopback, on threads of this process."""
+    return Loopback(PROVIDER, store, Api(store, pace).answer, "/v1")
 
 
 class Api:
@@ -155,7 +89,7 @@ class Api:
         self.state = State(store)
         self.pace = pace
 
-    def answer(self, verb: str, target: str, headers: Mapping[str, str], content: bytes) -> Answer:
+    def answer(self, verb: str, target: str, headers: Headers, content: bytes) -> Reply:
         """One request, answered and logged."""
         split = urlsplit(target)
         name = split.path.removeprefix("/v1/")
@@ -204,13 +138,13 @@ class Api:
         country = server.get("specs", {}).get("net", {}).get("cc", "") if server else ""
         return ([country] if country else []), ([f"server-{number}"] if number else [])
 
-    def _log(self, verb: str, name: str, path: str, answer: Answer, fault: str = "") -> Answer:
+    def _log(self, verb: str, name: str, path: str, answer: Reply, fault: str = "") -> Reply:
         self.store.log(
-            PROVIDER, verb, name, path, answer.status if answer.body is not None else 0, fault
+            PROVIDER, verb, name, path, answer.status if answer.content is not None else 0, fault
         )
         return answer
 
-    def _admit(self, name: str, headers: Mapping[str, str]) -> None:
+    def _admit(self, name: str, headers: Headers) -> None:
         if headers.get("auth") != KEY:
             raise Refused(3)
         if self.state.too_fast("call", self.pace.call_s * _TOLERANCE):
@@ -406,11 +340,11 @@ def _only(arguments: Mapping[str, Any], known: set[str]) -> None:
         raise Refused(2)
 
 
-def _json(reply: Mapping[str, Any], status: int = 200) -> Answer:
-    return Answer(status, json.dumps(reply).encode())
+def _json(reply: Mapping[str, Any], status: int = 200) -> Reply:
+    return Reply(status, json.dumps(reply).encode(), "application/json")
 
 
-def _before(fault: Fault) -> Answer:
+def _before(fault: Fault) -> Reply:
     """The answer of a call that did no work."""
     settings = fault.settings
     status = int(str(settings.get("status", 500)))
@@ -419,7 +353,7 @@ def _before(fault: Fault) -> Answer:
     if fault.kind == "unauthorized":
         return _json({"code": 3}, 401)
     if fault.kind == "forbidden":
-        return Answer(403, b"error code: 1010", "text/plain")
+        return Reply(403, b"error code: 1010", "text/plain")
     if fault.kind == "quota":
         return _json({"code": 6, "error": "not_enough_balance"})
     if fault.kind == "http":
@@ -432,16 +366,16 @@ def _before(fault: Fault) -> Answer:
             ),
             status,
         )
-    return Answer(503 if fault.kind == "unavailable" else 502, _HTML, "text/html")
+    return Reply(503 if fault.kind == "unavailable" else 502, _HTML, "text/html")
 
 
-def _after(fault: Fault, good: Answer) -> Answer:
+def _after(fault: Fault, good: Reply) -> Reply:
     """The answer of a call whose work is done."""
     if fault.kind == "reply-lost":
-        return Answer(0, None)
+        return NO_REPLY
     if fault.kind == "malformed":
-        return Answer(200, (good.body or b"")[: max(1, len(good.body or b"") // 2)])
+        return good._replace(cut=True)
     status = int(str(fault.settings.get("status", 503)))
     if fault.settings.get("html"):
-        return Answer(status, _HTML, "text/html")
+        return Reply(status, _HTML, "text/html")
     return _json({"code": fault.settings.get("code", 1)}, status)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from providers.rehearsal.clouds.gcp import call as call_
 from providers.rehearsal.clouds.gcp import calls, machines, place
 from providers.rehearsal.clouds.gcp.discovery import COMPUTE
-from providers.rehearsal.clouds.gcp.server import Answer, Cloud, web_page
+from providers.rehearsal.clouds.gcp.server import Cloud, reply, web_page
 from providers.rehearsal.clouds.gcp.state import PROVIDER, SCHEMA, Rows
 from providers.rehearsal.clouds.gcp.wire import Json, Refusal
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from providers.rehearsal.clouds.gcp.server import Request
+    from providers.rehearsal.http import Reply
     from providers.rehearsal.store import Fault, Store
 
 _BEFORE = {
@@ -61,7 +62,7 @@ def _work(request: Request) -> Json:
     return calls.again(call) or calls.HANDLERS[request.method](call)
 
 
-def _refused(fault: Fault) -> Answer | None:
+def _refused(fault: Fault) -> Reply | None:
     """The answer of a fault that comes before any work."""
     given = fault.settings
     if fault.kind == "html":
@@ -72,19 +73,19 @@ def _refused(fault: Fault) -> Answer | None:
         text = (
             f"Quota '{metric}' exceeded.  Limit: {float(str(given.get('limit', 0))):.1f} {where}."
         )
-        return Answer(403, Refusal(403, "quotaExceeded", text, domain="usageLimits").body())
+        return reply(403, Refusal(403, "quotaExceeded", text, domain="usageLimits").body())
     if fault.kind == "http":
         status, reason = (
             int(str(given.get("status", 500))),
             str(given.get("reason", "backendError")),
         )
-        return Answer(
+        return reply(
             status,
             Refusal(status, reason, str(given.get("message", "planned by the scenario"))).body(),
         )
     if fault.kind in _BEFORE:
         code, reason, text, domain = _BEFORE[fault.kind]
-        return Answer(code, Refusal(code, reason, text, domain=domain).body())
+        return reply(code, Refusal(code, reason, text, domain=domain).body())
     return None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.gcp import filters, machines
 from providers.rehearsal.clouds.gcp.discovery import Document
-from providers.rehearsal.clouds.gcp.server import Answer, Cloud, web_page
+from providers.rehearsal.clouds.gcp.server import Cloud, reply, web_page
 from providers.rehearsal.clouds.gcp.state import cut
 from providers.rehearsal.clouds.gcp.wire import Json, Refusal
 from providers.rehearsal.clouds.vertex import jobs
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from providers.rehearsal.clouds.gcp.server import Request
+    from providers.rehearsal.http import Reply
     from providers.rehearsal.store import Fault, Store
 
 DOCUMENT = Document(Path(__file__).parent / "discovery.json", "/")
@@ -69,7 +70,7 @@ def told(refusal: Refusal) -> Json:
     return {"error": error}
 
 
-def _refused(fault: Fault) -> Answer | None:
+def _refused(fault: Fault) -> Reply | None:
     """The answer of a fault that comes before any work."""
     given = fault.settings
     if fault.kind == "html":
@@ -79,7 +80,7 @@ def _refused(fault: Fault) -> Answer | None:
         return _limit(metric)
     if fault.kind == "http":
         status, reason = int(str(given.get("status", 500))), str(given.get("reason", "INTERNAL"))
-        return Answer(
+        return reply(
             status,
             told(Refusal(status, reason, str(given.get("message", "planned by the scenario")))),
         )
@@ -105,12 +106,12 @@ def _refused(fault: Fault) -> Answer | None:
     if fault.kind not in before:
         return None
     status, reason, text = before[fault.kind]
-    return Answer(status, told(Refusal(status, reason, text)))
+    return reply(status, told(Refusal(status, reason, text)))
 
 
-def _limit(metric: str) -> Answer:
+def _limit(metric: str) -> Reply:
     text = f"The following quota metrics exceed quota limits: aiplatform.googleapis.com/{metric}"
-    return Answer(429, told(Refusal(429, "RESOURCE_EXHAUSTED", text)))
+    return reply(429, told(Refusal(429, "RESOURCE_EXHAUSTED", text)))
 
 
 def _about(request: Request) -> tuple[list[str], list[str]]:
