@@ -407,6 +407,7 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
             server.answer(
                 "POST",
                 "/compute/v1/projects/p/zones/us-central1-a/instances",
+                {},
                 json.dumps(body).encode(),
             ).status
             == 200

@@ -1,8 +1,8 @@
 """EC2's server in a rehearsal: how its requests are read, and what a planned fault answers. Owns
 Server.
 
-A call's service and region are in its signature, as boto writes it. The log's verb is GET for a call
-that only reads: on the wire all of this protocol is POST.
+A call's service and region are in its signature, as boto writes it. The log's verb is GET for a
+call that only reads: on the wire all of this protocol is POST.
 """
 
 from __future__ import annotations
