@@ -16,7 +16,7 @@ from providers.engine.record import ClusterRecord
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
-from providers.plugin import diff, outputs
+from providers.plugin import diff
 from providers.testing.bench import StoreClock
 
 MACHINE = {"gpu": "H100:8", "spot": "only", "ttl": "20h", "providers": ["gcp"]}
@@ -193,16 +193,11 @@ def test_a_job_that_succeeded_reads_as_done_until_the_next_update_releases_its_m
             True,
         )
     assert [line for line in rig.said if "released by the next `up`" in line]
-    verdict = diff.cluster({"kind": "job"}, {"kind": "job"}, outputs.write(held), lambda: True, ())
+    verdict = diff.cluster({"kind": "job"}, {"kind": "job"}, held, lambda: True, ())
     assert verdict.changes and not verdict.replaces
     held = rig.update(held, JOB)
     assert (held.status, held.machines, held.to_release) == ("ended", (), False)
-    assert (
-        diff.cluster(
-            {"kind": "job"}, {"kind": "job"}, outputs.write(held), lambda: True, ()
-        ).changes
-        == ()
-    )
+    assert diff.cluster({"kind": "job"}, {"kind": "job"}, held, lambda: True, ()).changes == ()
     assert not rig.read(held).to_release
 
 
