@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.catalog import generate, names, offers
+from providers.catalog import generate, price_list, names, offers
 from providers.catalog.hardware import hardware
 from providers.catalog.table import COLUMNS
 from providers.model.money import micro_usd
@@ -319,7 +319,7 @@ def changed(tmp_path, name, edit):
     """A copy of the sources in which one table's rows went through `edit`."""
     for path in SOURCES.glob("*.csv"):
         shutil.copy(path, tmp_path / path.name)
-    rows = list(generate.read(SOURCES, name))
+    rows = list(price_list.read(SOURCES, name))
     for row in rows:
         edit(row)
     with (tmp_path / f"{name}.csv").open("w", newline="") as file:
