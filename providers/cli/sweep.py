@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
 from providers.engine.journal import backend
-from providers.engine.termination import garbage
+from providers.engine.termination import garbage, inventory, verdicts
 from providers.errors import GpusError
 from providers.model import duration
 from providers.model.money import per_hour, usd
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.engine.runtime.world import World
-    from providers.engine.termination.garbage import Claims, Survey, Swept, SweptMachine
+    from providers.engine.termination.garbage import Swept
+    from providers.engine.termination.inventory import Survey
+    from providers.engine.termination.verdicts import Claims, SweptMachine
     from providers.model.machine import Handle
 
 OK, LEFT = 0, 1
@@ -60,7 +62,7 @@ def run(
 
 
 async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> int:
-    survey = await garbage.survey(world, claims, _adhoc_owner())
+    survey = await inventory.survey(world, claims, _adhoc_owner())
     now = world.clock.now()
     trouble = [
         *(f"{name}: its state could not be read" for name in claims.unread),
@@ -72,7 +74,7 @@ async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> 
             print(line)
     for line in trouble:
         _aside(line)
-    unclaimed = [found for found in survey.found if found.verdict == garbage.UNCLAIMED]
+    unclaimed = [found for found in survey.found if found.verdict == verdicts.UNCLAIMED]
     swept: Sequence[Swept] = ()
     if unclaimed and (yes or (not wants_json and _asked(unclaimed))):
         swept = await garbage.sweep(world, unclaimed, claims)
@@ -141,7 +143,7 @@ def _forget(world: World, swept: Sequence[Swept]) -> None:
 
 
 def _lines(world: World, survey: Survey, now: float) -> list[str]:
-    shown = [found for found in survey.found if found.verdict != garbage.CLAIMED]
+    shown = [found for found in survey.found if found.verdict != verdicts.CLAIMED]
     claimed = len(survey.found) - len(shown)
     lines = []
     for found in shown:
@@ -158,7 +160,7 @@ def _lines(world: World, survey: Survey, now: float) -> list[str]:
             f"           {what}",
             f"           {whose}: {found.why}",
         ]
-    unclaimed = [found for found in shown if found.verdict == garbage.UNCLAIMED]
+    unclaimed = [found for found in shown if found.verdict == verdicts.UNCLAIMED]
     if survey.asked or survey.found:
         asked = ", ".join(survey.asked) or "no cloud"
         lines.append(
@@ -250,7 +252,7 @@ def read_claims(world_name: str) -> Claims:
         names = [str(each["name"]) for each in listed if each.get("resourceCount") != 0]
     except (GpusError, ValueError, KeyError, TypeError, AttributeError) as error:
         _aside(f"the stacks of the backend could not be listed: {error}")
-        return garbage.Claims(backend.current(), unread=("the list of stacks",))
+        return verdicts.Claims(backend.current(), unread=("the list of stacks",))
     with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="gpus-states") as pool:
         read = dict(zip(names, pool.map(lambda name: _state(place, name), names), strict=True))
     return claims_of(
@@ -309,7 +311,7 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
                 and inputs.get("world") == world_name
             ):
                 pending[str(inputs.get("owner")), str(inputs.get("cluster"))] = name
-    return garbage.Claims("", owners, generations, handles, pending, tuple(settings))
+    return verdicts.Claims("", owners, generations, handles, pending, tuple(settings))
 
 
 def _is_settings(value: object) -> bool:

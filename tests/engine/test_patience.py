@@ -11,7 +11,7 @@ import pytest
 from providers.adhoc import access, rentals
 from providers.engine import budget, operations
 from providers.engine.runtime import deadlines
-from providers.engine.termination import garbage
+from providers.engine.termination import garbage, inventory, verdicts
 from providers.errors import BadCredentials, GpusError, HalfMade, OutcomeUnknown, RateLimited
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Lab, ask, offer, run, wanted
@@ -154,7 +154,7 @@ def test_two_names_of_one_account_are_asked_once(many):
     asked = many.alpha.calls["find"]
     many.alpha.fail("find", BadCredentials("expired", provider="alpha"), times=9)
     survey = run(
-        garbage.survey(many.world(), garbage.Claims(settings=({"alpha": {}}, {"beta": {}})))
+        inventory.survey(many.world(), verdicts.Claims(settings=({"alpha": {}}, {"beta": {}})))
     )
     assert many.alpha.calls["find"] == asked + 1 and len(survey.trouble) == 1
 
@@ -163,7 +163,7 @@ def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
     """All are asked at once: three that hang cost one limit, and what is there is called not known."""
     bought(many, "beta", "left")
     with hung(many.alpha, many.gamma, many.delta) as most:
-        survey = run(garbage.survey(many.world(), garbage.Claims()))
+        survey = run(inventory.survey(many.world(), verdicts.Claims()))
     assert survey.asked == ("beta",) and [found.handle.provider for found in survey.found] == [
         "beta"
     ]

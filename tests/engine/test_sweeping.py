@@ -11,9 +11,9 @@ from providers.cli import sweep as command
 from providers.engine.readiness import access
 from providers.engine import keys
 from providers.engine import operations
-from providers.engine.termination import garbage
+from providers.engine.termination import garbage, verdicts as verdicts_, inventory
 from providers.engine.journal.backend import current, spelled
-from providers.engine.termination.garbage import Claims
+from providers.engine.termination.verdicts import Claims
 from providers.errors import BadCredentials, NotConfigured, Transient
 from providers.model.machine import GONE, Mark, Order
 from providers.testing.fake_adapter import lost
@@ -27,7 +27,7 @@ def bought(lab, owner="own", name="train", generation=GENERATION):
 
 
 def look(lab, claims=Claims(), adhoc="", **more):
-    return run(garbage.survey(lab.world(), claims, adhoc, **more))
+    return run(inventory.survey(lab.world(), claims, adhoc, **more))
 
 
 def verdicts(survey):
@@ -38,7 +38,7 @@ def swept(lab, survey, claims=Claims()):
     return run(
         garbage.sweep(
             lab.world(),
-            [found for found in survey.found if found.verdict == garbage.UNCLAIMED],
+            [found for found in survey.found if found.verdict == verdicts_.UNCLAIMED],
             claims,
         )
     )
@@ -73,7 +73,7 @@ def test_what_a_state_claims_is_left(lab):
         Claims(owners={"own": "s"}, handles={held.handles[0]: "s"}),
     ):
         survey = look(lab, claims)
-        assert verdicts(survey) == {held.handles[0]: garbage.CLAIMED}
+        assert verdicts(survey) == {held.handles[0]: verdicts_.CLAIMED}
         assert swept(lab, survey, claims) == ()
     assert len(lab.alive) == 1
 
@@ -87,7 +87,7 @@ def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab):
     survey = look(lab)
     (found,) = survey.found
     assert (found.verdict, found.micro_usd, found.price_source) == (
-        garbage.UNCLAIMED,
+        verdicts_.UNCLAIMED,
         10_000_000,
         "when it was bought",
     )
@@ -106,7 +106,7 @@ def test_an_owner_that_nothing_here_knows_is_not_ours(lab):
     theirs = strangers(lab)
     mine = bought(lab)
     survey = look(lab)
-    assert verdicts(survey) == {theirs: garbage.NOT_OURS, mine.handles[0]: garbage.UNCLAIMED}
+    assert verdicts(survey) == {theirs: verdicts_.NOT_OURS, mine.handles[0]: verdicts_.UNCLAIMED}
     found = next(found for found in survey.found if found.handle == theirs)
     assert found.micro_usd == 10_000_000 and "2026-01-01" in found.price_source
     run(garbage.sweep(lab.world(), survey.found, Claims()))
@@ -135,9 +135,9 @@ def test_what_a_live_process_is_at_work_on_is_in_use(lab):
         world = lab.world()
         world.journal.take("rehearsal", owner, "train", "me", 0.0)
         survey = look(lab, adhoc="own")
-        assert set(verdicts(survey).values()) == {garbage.IN_USE}
+        assert set(verdicts(survey).values()) == {verdicts_.IN_USE}
         world.journal.drop("rehearsal", owner, "train", "me")
-    assert set(verdicts(look(lab, adhoc="own")).values()) == {garbage.UNCLAIMED}
+    assert set(verdicts(look(lab, adhoc="own")).values()) == {verdicts_.UNCLAIMED}
 
 
 def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
@@ -147,7 +147,7 @@ def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
     bought(lab)
     claims = Claims(owners={"own": "dev"}, pending={("own", "train"): "dev"})
     (found,) = look(lab, claims).found
-    assert found.verdict == garbage.PENDING and "pulumi cancel" in found.why
+    assert found.verdict == verdicts_.PENDING and "pulumi cancel" in found.why
     assert swept(lab, look(lab, claims), claims) == ()
     assert len(lab.alive) == 1
 
@@ -159,7 +159,7 @@ def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab):
     bought(lab)
     bought(lab, owner="me", name="bench")
     survey = look(lab, Claims(unread=("dev",)), adhoc="me")
-    assert sorted(verdicts(survey).values()) == [garbage.UNCLAIMED, garbage.UNKNOWN]
+    assert sorted(verdicts(survey).values()) == [verdicts_.UNCLAIMED, verdicts_.UNKNOWN]
     swept(lab, survey, Claims(unread=("dev",)))
     assert [node.mark.owner for node in lab.alive] == ["own"]
 
@@ -173,12 +173,12 @@ def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch):
     lab.world().journal.owned("rehearsal", "own", "gpus", "dev")
     (found,) = look(lab, Claims(backend="file:///two")).found
     assert (
-        found.verdict == garbage.ELSEWHERE
+        found.verdict == verdicts_.ELSEWHERE
         and "file:///one" in found.why
         and "gpus/dev" in found.why
     )
     (found,) = look(lab, Claims(backend="file:///one")).found
-    assert found.verdict == garbage.UNCLAIMED
+    assert found.verdict == verdicts_.UNCLAIMED
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_only_the_journal_knows_of_it(lab):
     lab.alpha.marked = False
     held = bought(lab)
     survey = look(lab)
-    assert verdicts(survey) == {held.handles[0]: garbage.UNCLAIMED}
+    assert verdicts(survey) == {held.handles[0]: verdicts_.UNCLAIMED}
     assert [each.why for each in swept(lab, survey)] == [""]
     assert lab.alive == []
 
@@ -394,7 +394,7 @@ def test_cancelled_looks_leave_no_task(lab):
     """A survey ends with nothing of its own still running."""
 
     async def go():
-        await garbage.survey(lab.world(), Claims())
+        await inventory.survey(lab.world(), Claims())
         return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
     assert run(go()) == []

@@ -16,7 +16,7 @@ from providers import errors
 from providers.adhoc import rentals
 from providers.engine import operations
 from providers.engine.journal import database
-from providers.engine.termination import garbage
+from providers.engine.termination import garbage, verdicts as verdicts_, inventory
 from providers.model.spec import read_cluster
 from tests.engine.cases import run, wanted
 from tests.engine.cases import ask as an_ask
@@ -156,7 +156,7 @@ def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(lab, tmp_path, 
         (small / "filling").unlink()
         world = lab.world()
         assert world.journal.standing("rehearsal") and world.journal.orders("rehearsal", "own")
-        assert run(garbage.survey(world, garbage.Claims())).found == ()
+        assert run(inventory.survey(world, verdicts_.Claims())).found == ()
         assert not world.journal.standing("rehearsal") and not world.journal.orders(
             "rehearsal", "own"
         )
@@ -247,16 +247,16 @@ def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm):
     close(lab)
     HARM[harm][0](lab.home / "journal.db")
     world = lab.world()
-    claims = garbage.Claims(owners={"own": "dev"})
-    survey = run(garbage.survey(world, claims, adhoc="adhoc"))
+    claims = verdicts_.Claims(owners={"own": "dev"})
+    survey = run(inventory.survey(world, claims, adhoc="adhoc"))
     verdicts = {found.mark.cluster: found.verdict for found in survey.found}
-    assert verdicts == {"train": garbage.UNCLAIMED, "mine": garbage.UNKNOWN}
+    assert verdicts == {"train": verdicts_.UNCLAIMED, "mine": verdicts_.UNKNOWN}
     assert "gpus release mine" in next(
         found.why for found in survey.found if found.mark.cluster == "mine"
     )
     swept = run(
         garbage.sweep(
-            world, [found for found in survey.found if found.verdict == garbage.UNCLAIMED], claims
+            world, [found for found in survey.found if found.verdict == verdicts_.UNCLAIMED], claims
         )
     )
     assert [each.why for each in swept] == [""]

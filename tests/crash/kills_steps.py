@@ -1,0 +1,182 @@
+"""The steps of the kill experiment: what runs, on which cloud, and where it is killed."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple
+
+from tests.crash.kills_cli import STACK
+from tests.crash.kills_moments import MOMENTS
+
+NAME = "train"
+URN = f"urn:pulumi:{STACK}::gpus::gpu:index:Cluster::{NAME}"
+EXIT_S = 60.0
+"""Real seconds after the CLI's end within which every plugin process must have settled and ended.
+"""
+BAD = ("Traceback", "panic:", "goroutine ")
+STOPPED = "stopped by the user"
+LEFT_NOTHING = "nothing is left running"
+WALKING = ("intent", "made", "pending", "refused")
+"""Moments at which the purchase is half made: one interrupt must end it, and say so."""
+WHO = ("cli", "plugin", "both", "int", "int2", "term")
+"""Who dies: killed with -9, or the CLI's group gets SIGINT once or twice, or the CLI SIGTERM."""
+HANG_UP = "hup"
+"""The terminal is closed: the CLI's group gets SIGHUP, which ends it at once."""
+ORDERLY = ("int", "int2", "term")
+ASLEEP = "asleep"
+"""The laptop is closed: everything is stopped, the stack goes on from another home after `pulumi
+cancel`, and then the laptop is opened.
+"""
+TAKEN_OVER = "taken over elsewhere"
+CREATING = ("intent", "made")
+"""Moments of a creating call at which a run falls asleep."""
+
+
+class Cloud(NamedTuple):
+    """What is declared at one cloud: `base` is bought, `other` replaces it, `spot` can be taken
+    back.
+    """
+
+    base: Mapping[str, Any]
+    other: str
+    spot: Mapping[str, Any]
+    settings: Mapping[str, str] = {}
+
+
+def _cloud(
+    name: str,
+    gpu: str,
+    other: str,
+    spot: Mapping[str, Any],
+    settings: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Cloud:
+    base = {"gpu": gpu, "providers": [name], "ttl": "20h", **more}
+    return Cloud(base, other, {**base, **spot}, settings or {})
+
+
+CLOUDS = {
+    "gcp": _cloud("gcp", "L4:1", "L4:2", {"spot": "only"}, regions=["us-central1"]),
+    "aws": _cloud("aws", "A10G:1", "A10G:4", {}, {"aws:regions": "us-east-1"}),
+    "modal": _cloud("modal", "A10:1", "L4:1", {}),
+    "clore": _cloud("clore", "RTX-4090:2", "RTX-4090:1", {"capacity": ["spot"]}),
+}
+
+
+class Step(NamedTuple):
+    """`moments` are those at which it is cut short. `first` is had before (empty: nothing), `words`
+    is the command, `nodes` how many machines are declared.
+
+    `edit` is what the declaration of the command has besides; `world` happens before it.
+    `create` is the creating call where it is not the cloud's usual one.
+    """
+
+    moments: tuple[str, ...]
+    first: bool = True
+    words: tuple[str, ...] = ("up", "--yes", "--skip-preview")
+    edit: Mapping[str, Any] = {}
+    nodes: int = 1
+    clouds: tuple[str, ...] = tuple(CLOUDS)
+    world: str = ""
+    create: str = ""
+
+
+UP = ("up", "--yes", "--skip-preview")
+REFRESH = ("refresh", "--yes", "--skip-preview")
+DESTROY = ("destroy", "--yes", "--skip-preview")
+OTHER = "other"
+"""In an edit: the cloud's other GPU."""
+LABELS = {"labels": {"team": "vision"}, "max_price_per_hour": 500}
+SERVICE = {
+    "kind": "service",
+    "gpu": "L4:1",
+    "ttl": None,
+    "options": {
+        "modal": {
+            "command": "python -m http.server 8000",
+            "port": 8000,
+            "min_containers": 1,
+            "max_containers": 1,
+        }
+    },
+}
+STEPS = {
+    "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),
+    "up-nodes": Step(
+        ("made", "pending", "running"),
+        first=False,
+        edit={"nodes": 2},
+        nodes=2,
+        clouds=("gcp", "aws"),
+    ),
+    "up-across": Step(
+        ("refused", "made", "running"),
+        first=False,
+        edit={
+            "gpu": "T4:1",
+            "providers": ["gcp", "aws"],
+            "rank": "preference",
+            "regions": ["us-central1", "us-east-1"],
+        },
+        clouds=("aws",),
+        world="sold out at gcp",
+    ),
+    "refresh": Step(("look",), words=REFRESH),
+    "refresh-preempted": Step(("look",), words=REFRESH, clouds=("gcp",), world="preempted"),
+    "up-preempted": Step(("intent", "made"), clouds=("gcp", "clore"), world="preempted"),
+    "update": Step(("edit-sent", "edited"), edit=LABELS),
+    "replace": Step(
+        ("delete-sent", "deleted", "between", "intent", "made", "running"), edit={"gpu": OTHER}
+    ),
+    "replace-asked": Step(("between", "made"), words=(*UP, "--replace", URN)),
+    "replace-tainted": Step(("deleting", "pending"), clouds=("gcp", "aws"), world="tainted"),
+    "destroy": Step(("delete-sent", "deleted", "ownership"), words=DESTROY),
+    "destroy-nodes": Step(
+        ("deleted",), words=DESTROY, edit={"nodes": 2}, nodes=2, clouds=("gcp", "aws")
+    ),
+    "adopt": Step(
+        ("edit-sent", "edited"), first=False, clouds=("gcp", "aws", "modal"), world="unrecorded"
+    ),
+    "up-service": Step(
+        ("intent", "made"), first=False, edit=SERVICE, clouds=("modal",), create="AppPublish"
+    ),
+    "destroy-unrecorded": Step(
+        ("delete-sent", "deleted"), first=False, words=DESTROY, world="unrecorded"
+    ),
+}
+TWISTS = {
+    "edited": "the declaration is edited between the crash and the next up",
+    "renamed": "the declaration has another cluster instead between the crash and the next up",
+    "clone": "another clone, with a backend of its own, works in the same account meanwhile",
+    "moved": (
+        "the state goes on in another clone, on another machine with a backend and a journal of"
+        " its own"
+    ),
+}
+BESIDES = (
+    ("gcp", "up", "made", HANG_UP),
+    ("aws", "replace", "running", HANG_UP),
+    ("gcp", "up", "made", "both", "edited"),
+    ("aws", "up", "pending", "cli", "edited"),
+    ("modal", "up", "running", "plugin", "edited"),
+    ("clore", "up", "made", "both", "edited"),
+    ("gcp", "replace", "deleted", "both", "edited"),
+    ("modal", "update", "edited", "cli", "edited"),
+    ("gcp", "up", "made", "both", "renamed"),
+    ("modal", "up", "running", "both", "renamed"),
+    ("gcp", "up", "made", "cli", "clone"),
+    ("aws", "replace", "between", "both", "clone"),
+    ("modal", "destroy", "delete-sent", "both", "clone"),
+    ("clore", "up", "pending", "both", "clone"),
+    ("gcp", "up", "running", "both", "moved"),
+    ("aws", "up", "made", "both", "moved"),
+    ("modal", "replace", "made", "both", "moved"),
+)
+
+
+def is_point(name: str, cloud: str) -> bool:
+    """Whether a point of that name can be run at that cloud, listed or not."""
+    step, moment, who, *twist = (*name.split("/"), "", "")
+    known = (
+        step in STEPS and moment in MOMENTS and who in (*WHO, HANG_UP, ASLEEP) and cloud in CLOUDS
+    )
+    return known and set(twist) <= {*TWISTS, ""}
