@@ -13,9 +13,10 @@ from providers.engine.launch.walk import resumed
 from providers.engine.reconcile.adopt import priced_replacement
 from providers.engine.reconcile.condition import Classified, Condition, classify
 from providers.engine.reconcile.observe import Observation, observe
-from providers.engine.reconcile.on_update import UpdateCase, follow, serving
+from providers.engine.reconcile.on_update import UpdateCase, serving
 from providers.engine.reconcile.orphans import unclaimed
 from providers.engine.reconcile.read import note_joined
+from providers.engine.reconcile.steps import STEPS
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
 from providers.model.machine import GONE, is_foreign
@@ -60,8 +61,13 @@ async def converge(
         if preferred is not None and _is_preferred(spec, before, classified, preferred):
             classified = classified._replace(condition=Condition.MOVED)
     stop.check(before.cluster)
-    after = await follow(UpdateCase(world, before, observation, classified, spec, stop))
+    after = await _follow(UpdateCase(world, before, observation, classified, spec, stop, _follow))
     return after, found is not None and after.handles == found.record.handles
+
+
+async def _follow(case: UpdateCase) -> ClusterRecord:
+    """Does what the row of the case's condition says."""
+    return await STEPS[case.classified.condition].update(case)
 
 
 async def _settle_orders(

@@ -20,6 +20,8 @@ from providers.model.machine import DRIFTED, ENDED, STOPPED
 from providers.planner.check import satisfied
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from providers.engine.desired import ClusterSpec
     from providers.engine.reconcile.observe import Observation
     from providers.engine.record import ClusterRecord
@@ -38,6 +40,8 @@ class UpdateCase(NamedTuple):
     classified: Classified
     spec: ClusterSpec
     stop: StopSignal
+    follow: Callable[[UpdateCase], Awaitable[ClusterRecord]]
+    """Does what the row of a case's condition says."""
 
     @property
     def after(self) -> ClusterRecord:
@@ -56,13 +60,6 @@ class UpdateCase(NamedTuple):
     def became(self, after: ClusterRecord) -> UpdateCase:
         """The case with another record, at the condition that this one shows."""
         return self._replace(classified=Classified(condition_of(after), after))
-
-
-async def follow(case: UpdateCase) -> ClusterRecord:
-    """What the row of the case's condition says."""
-    from providers.engine.reconcile.steps import STEPS
-
-    return await STEPS[case.classified.condition].update(case)
 
 
 async def keep(case: UpdateCase) -> ClusterRecord:
@@ -111,7 +108,7 @@ async def accept_drift(case: UpdateCase) -> ClusterRecord:
         accepted = await drift.priced(world, before, after)
         accepted = accepted._replace(bought=(), detail="")
         world.journal.launched(accepted)
-        return await follow(case.became(accepted))
+        return await case.follow(case.became(accepted))
     if case.spec.setup.on_loss == REPORT or case.stops:
         after = await drift.priced(world, before, after)
         return await keep(case._replace(classified=case.classified._replace(record=after)))
@@ -209,7 +206,7 @@ async def take_over(case: UpdateCase) -> ClusterRecord:
         observation = observation._replace(nodes=kept.machines)
     now, on_loss = case.world.clock.now(), case.spec.setup.on_loss
     classified = classify(case.before._replace(leftovers=()), observation, now, on_loss)
-    return await follow(case._replace(classified=classified))
+    return await case.follow(case._replace(classified=classified))
 
 
 def serving(spec: ClusterSpec, record: ClusterRecord) -> ClusterRecord | None:
