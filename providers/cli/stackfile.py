@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.errors import Problem, SpecError
-from providers.model.worlds import WORLDS
+from providers.model.stack import world_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,11 +74,16 @@ def _folder(project: Path) -> Path:
     return project / str(yaml_file.mapping(project / "Pulumi.yaml").get("stackConfigDir") or ".")
 
 
+def _in(file: Path, problem: Problem) -> Problem:
+    """The same, with the file's name before its path."""
+    return problem._replace(path=f"{file.name} {problem.path}")
+
+
 def read(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT
     says. Reads two files; raises SpecError.
     """
-    from providers.engine import validate
+    from providers.engine import stack_config
     from providers.model import yaml_file
 
     project = project_folder()
@@ -96,20 +101,13 @@ def read(name: str) -> Stack:
         )
     config = yaml_file.mapping(file).get("config")
     config = config if isinstance(config, dict) else {}
-    clusters = config.get("gpus:clusters")
-    if not isinstance(clusters, dict) or not clusters:
-        raise SpecError(
-            [
-                Problem(
-                    f"{file.name} gpus:clusters",
-                    'a map such as {train: {gpu: "H100:8"}}',
-                    "nothing" if not clusters else type(clusters).__name__,
-                )
-            ]
-        )
     world = config.get("gpus:world")
-    if world not in WORLDS:
-        raise SpecError([Problem(f"{file.name} gpus:world", " or ".join(WORLDS), repr(world))])
+    try:
+        clusters = stack_config.clusters(config.get("gpus:clusters"))
+        if (wrong := world_problem("gpus:world", world)) is not None:
+            raise SpecError([wrong])
+    except SpecError as error:
+        raise SpecError([_in(file, problem) for problem in error.problems]) from None
     settings: dict[str, dict[str, str]] = {}
     for key, value in config.items():
         provider, _, setting = str(key).partition(":")
@@ -117,16 +115,14 @@ def read(name: str) -> Stack:
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = yaml_file.written(value)
     found: dict[str, Any] = {}
-    problems = [
-        problem._replace(path=f"{file.name} {problem.path}") for problem in validate.keys(config)
-    ]
+    problems = [_in(file, problem) for problem in stack_config.keys(config)]
     for each, raw in clusters.items():
         try:
-            found[each] = validate.entry(raw, project)
+            found[each] = stack_config.entry(raw, project)
         except SpecError as error:
             problems.extend(
                 problem._replace(path=f"{each}.{problem.path}") for problem in error.problems
             )
     if problems:
         raise SpecError(problems)
-    return Stack(name, world, found, settings)
+    return Stack(name, str(world), found, settings)

@@ -10,80 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from providers.engine.stack_config import is_encrypted
 from providers.errors import Problem, SpecError
 from providers.model import secret
-from providers.model.stack import KEYS, RESERVED
+from providers.model.stack import RESERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from providers.adapters.base import Manifest
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
-
-
-def keys(config: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a stack's own keys, as they stand in its file, and with a secret that
-    stands where an account is named. Pure.
-    """
-    from providers.adapters import registry
-
-    found = unknown_keys(config, {key for key, value in config.items() if _encrypted(value)})
-    value = config.get("gpus:max_spend")
-    try:
-        good = value is None or (not isinstance(value, bool) and 0 < float(value) <= 1e9)
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        found.append(
-            Problem("gpus:max_spend", "US dollars a calendar month, more than 0", repr(value)[:80])
-        )
-    # Passed over, it would leave what is bought to whatever account the environment has.
-    listed = {
-        f"{name}:{key}"
-        for name, manifest in registry.manifests().items()
-        for key in manifest.credentials.settings
-    }
-    todo = "it would stand in the state as plain text, so set it without --secret"
-    found.extend(
-        Problem(key, "plain text", "a secret", todo)
-        for key in sorted(listed & config.keys())
-        if _encrypted(config[key])
-    )
-    return found
-
-
-def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[Problem]:
-    """The keys of a stack's configuration that nobody reads: of the product's own, and of the
-    providers' settings. Pure.
-
-    What is a secret there is a program's own: no setting of ours is one.
-    """
-    import difflib
-
-    from providers.adapters import registry
-
-    credentials = {name: each.credentials for name, each in registry.manifests().items()}
-    settings = {"gpus": KEYS, **{name: each.settings for name, each in credentials.items()}}
-    found = []
-    for key in sorted(map(str, config)):
-        name, _, word = key.partition(":")
-        if word in settings.get(name, (word,)) or (key in secrets and name != "gpus"):
-            continue
-        known = [f"{name}:{each}" for each in settings[name]]
-        pulumis = credentials[name].pulumi_keys if name in credentials else None
-        near = difflib.get_close_matches(
-            word.casefold(), settings[name], n=2, cutoff=0.6 if pulumis is None else 0.7
-        )
-        close = [f"{name}:{each}" for each in near]
-        if pulumis is not None and (not close or word in pulumis):
-            continue
-        wanted = f"one of {', '.join(known)}" if known else f"no setting of {name}'s"
-        found.append(
-            Problem(key, wanted, repr(key), f"near: {', '.join(close)}" if close else "remove it")
-        )
-    return found
 
 
 def refused(spec: Cluster) -> list[Problem]:
@@ -140,14 +77,9 @@ def _twice(ask: Ask) -> list[Problem]:
     return found
 
 
-def _encrypted(value: object) -> bool:
-    """True for what Pulumi writes into a stack's file for a secret."""
-    return isinstance(value, dict) and value.keys() == {"secure"}
-
-
 def _secrets(value: Any, path: str = "") -> list[str]:
     """Where Pulumi's secrets are inside an entry."""
-    if _encrypted(value):
+    if is_encrypted(value):
         return [path]
     if isinstance(value, dict):
         return [
@@ -160,32 +92,6 @@ def _secrets(value: Any, path: str = "") -> list[str]:
         if isinstance(value, list)
         else []
     )
-
-
-def entry(raw: Any, project: Path) -> Any:
-    """A cluster's entry with the content of the files that it names: those of its workload, and a
-    public key. Raises SpecError.
-    """
-    from providers.model import regular
-    from providers.model.workload import with_files
-
-    raw = with_files(raw, project)
-    text = raw.get("ssh_key") if isinstance(raw, dict) else None
-    if not isinstance(text, str) or not text.strip().endswith(".pub") or " " in text.strip():
-        return raw
-    from pathlib import Path as Folder
-
-    try:
-        return {
-            **raw,
-            "ssh_key": (
-                regular.content(project / Folder(text.strip()).expanduser(), regular.KEY_MAX)
-                .decode()
-                .strip()
-            ),
-        }
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
-        raise SpecError([Problem("ssh_key", "a readable public key file", str(error))]) from None
 
 
 def cluster(name: str, raw: Any) -> Cluster:

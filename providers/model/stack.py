@@ -1,8 +1,11 @@
-"""The words of a stack's configuration that are not a cluster's. Owns them; pure, and imports
-nothing: every preview reads it.
+"""The words of a stack's configuration that are not a cluster's. Owns them; pure, and imports next
+to nothing: every preview reads it.
 """
 
 from __future__ import annotations
+
+from providers.errors import Problem
+from providers.model.worlds import REHEARSAL, WORLDS
 
 KEYS = ("world", "clusters", "max_spend")
 """What a stack's configuration may say under `gpus:`."""
@@ -21,3 +24,31 @@ RESERVED = frozenset(
     }
 )
 """What no cluster says of itself."""
+_MAX_SPEND_MOST = 1e9
+
+
+def max_spend_problem(path: str, value: object, *, as_text: bool) -> Problem | None:
+    """What is wrong with `max_spend`; None for nothing, and where it is not set. A configuration
+    also has numbers as texts (`as_text`).
+    """
+    if value is None:
+        return None
+    is_text = as_text and isinstance(value, str)
+    if (is_text or isinstance(value, (int, float))) and not isinstance(value, bool):
+        try:
+            if 0 < float(str(value)) <= _MAX_SPEND_MOST:
+                return None
+        except (ValueError, OverflowError):
+            pass
+    return Problem(path, "US dollars a calendar month, more than 0", repr(value)[:80])
+
+
+def world_problem(path: str, value: object) -> Problem | None:
+    """What is wrong with a stack's world; None for nothing."""
+    if value in WORLDS:
+        return None
+    todo = "a world is set, never inferred from credentials"
+    if path == "gpus:world":
+        todo = f"{todo}: pulumi config set gpus:world {REHEARSAL}"
+    found = "nothing" if value is None else repr(value)
+    return Problem(path, " or ".join(WORLDS), found, todo)

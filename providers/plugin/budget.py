@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from providers.errors import GpusError, Problem
+from providers.errors import GpusError
 from providers.model.money import micro_usd
+from providers.model.stack import max_spend_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from providers.engine.budget import Budget, Ledger
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
+    from providers.errors import Problem
     from providers.model.ask import Ask
     from providers.model.machine import Setup
     from providers.planner.plan import Plan
@@ -29,13 +31,8 @@ COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
 
 def problems(values: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with `max_spend`, if it is there."""
-    value = values.get("max_spend")
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1e9
-    return (
-        []
-        if value is None or good
-        else [Problem("max_spend", "US dollars a calendar month, more than 0", repr(value))]
-    )
+    found = max_spend_problem("max_spend", values.get("max_spend"), as_text=False)
+    return [] if found is None else [found]
 
 
 def limit(values: Mapping[str, Any]) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.errors import Problem, SpecError
 from providers.model import secret
-from providers.model.worlds import WORLDS
+from providers.model.stack import world_problem
 from providers.plugin.budget import problems as budget_problems
 from providers.plugin.properties import UNKNOWN
 
@@ -167,16 +167,10 @@ def own_problems(
         value = known.get(key)
         if key in unknown:
             continue
-        if key == "world" and value not in WORLDS:
-            problems.append(
-                Problem(
-                    "world",
-                    " or ".join(WORLDS),
-                    repr(value) if value is not None else "nothing",
-                    "a world is set, never inferred from credentials",
-                )
-            )
-        elif key != "world" and not (isinstance(value, str) and value):
+        if key == "world":
+            if (wrong := world_problem(key, value)) is not None:
+                problems.append(wrong)
+        elif not (isinstance(value, str) and value):
             problems.append(Problem(key, "a text", repr(value) if value is not None else "nothing"))
     problems.extend(budget_problems(known))
     settings = known.get("settings", {})

@@ -4,7 +4,7 @@ import pytest
 
 from providers.engine.market import planning
 from providers.model.spec import read_cluster
-from providers.resources import tried_by
+from providers.resources.exports import tried_by
 
 SERVICE = {
     "kind": "service",

@@ -6,7 +6,7 @@ from providers.engine.record import ClusterRecord
 from providers.model.machine import Attempt, Handle, Node, Setup
 from providers.plugin import outputs
 from providers.plugin.schema import CLUSTER_OUTPUTS
-from providers.resources import OUTPUTS
+from providers.resources.cluster import OUTPUTS
 
 
 def held(nodes=1, attempts=2, **more):

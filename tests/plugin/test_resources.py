@@ -8,7 +8,7 @@ pulumi = pytest.importorskip("pulumi")
 
 from pulumi.runtime.config import set_all_config
 
-from providers import resources
+from providers.resources import cluster, config, program, stack
 from providers.adapters.gcp.network import subnets
 from providers.model.spec import Fallback, Gpu
 
@@ -24,11 +24,16 @@ def test_subnets_do_not_overlap_and_do_not_move():
 
 def test_models_are_passed_as_what_was_set():
     """`Gpu` and `Fallback` become plain mappings without defaults."""
-    assert resources._plain([Gpu("H100", count=8), Fallback(gpu="L4:1", spot="only"), "x"]) == [
+    assert cluster.plain([Gpu("H100", count=8), Fallback(gpu="L4:1", spot="only"), "x"]) == [
         {"type": "H100", "count": 8},
         {"gpu": "L4:1", "spot": "only"},
         "x",
     ]
+
+
+def key(text):
+    """The public key of a cluster that declares this."""
+    return config.with_files("train", {"ssh_key": text})["ssh_key"]
 
 
 def test_a_key_file_is_read(tmp_path, monkeypatch):
@@ -36,21 +41,21 @@ def test_a_key_file_is_read(tmp_path, monkeypatch):
     line.
     """
     (tmp_path / "id.pub").write_text("ssh-ed25519 AAAA me\n")
-    assert resources._key("train", str(tmp_path / "id.pub")) == "ssh-ed25519 AAAA me"
+    assert key(str(tmp_path / "id.pub")) == "ssh-ed25519 AAAA me"
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert resources._key("train", "~/id.pub") == "ssh-ed25519 AAAA me"
-    assert resources._key("train", "ssh-ed25519 AAAA me@x.pub") == "ssh-ed25519 AAAA me@x.pub"
+    assert key("~/id.pub") == "ssh-ed25519 AAAA me"
+    assert key("ssh-ed25519 AAAA me@x.pub") == "ssh-ed25519 AAAA me@x.pub"
     with pytest.raises(pulumi.RunError, match=r"train\.ssh_key: wanted a readable public key file"):
-        resources._key("train", str(tmp_path / "none.pub"))
+        key(str(tmp_path / "none.pub"))
     with pytest.raises(pulumi.RunError, match=r"train\.ssh_key: wanted a readable public key file"):
-        resources._key("train", "~nouser/x.pub")
+        key("~nouser/x.pub")
 
 
 def test_live_takes_the_project_from_the_environment(monkeypatch):
     """A rehearsal does not: what it makes must not depend on whose shell it is."""
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
-    assert resources.account_settings("live") == {"gcp": {"project": "mine"}}
-    assert resources.account_settings("rehearsal") == {}
+    assert config.account_settings("live") == {"gcp": {"project": "mine"}}
+    assert config.account_settings("rehearsal") == {}
 
 
 def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch):
@@ -58,17 +63,15 @@ def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch):
     import signal
     import sys
 
-    from providers import resources
-
     before = signal.getsignal(signal.SIGINT)
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        resources._end_quietly()
+        program.end_quietly()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         monkeypatch.setattr(
             sys, "orig_argv", ["python", "-u", "/x/pulumi-language-python-exec", "--monitor", "y"]
         )
-        resources._end_quietly()
+        program.end_quietly()
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -98,14 +101,14 @@ def test_clusters_nested_too_deep_are_one_message(text):
     with pytest.raises(
         pulumi.RunError, match="wanted at most 50 levels of lists and mappings, found more"
     ):
-        resources._clusters(Config(text))
+        config.clusters_of(Config(text))
 
 
 @pytest.mark.parametrize("text", ["{x", "x" * 5_000, "[1]", "1e99999", "9" * 5_000])
 def test_clusters_that_are_no_map_are_shown_in_short(text):
     """A text, a list, a number of any length."""
     with pytest.raises(pulumi.RunError, match="wanted a map of clusters by name") as caught:
-        resources._clusters(Config(text))
+        config.clusters_of(Config(text))
     assert len(str(caught.value)) < 300
 
 
@@ -124,7 +127,7 @@ def test_a_wrong_configuration_is_told_before_anything_is_declared(configuration
 
     def program():
         set_all_config(configuration, [])
-        resources.declare()
+        stack.declare()
 
     with pytest.raises(pulumi.RunError, match=words):
         contextvars.copy_context().run(program)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from providers.cli import main
-from providers.engine import validate
+from providers.engine import validate, stack_config
 from providers.adapters import registry
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
@@ -255,7 +255,7 @@ def test_good_declarations_pass_both(planned, tmp_path):
     manifests = registry.manifests()
     for name, raw in clusters.items():
         assert (
-            validate.problems(validate.cluster(name, validate.entry(raw, tmp_path)), manifests)
+            validate.problems(validate.cluster(name, stack_config.entry(raw, tmp_path)), manifests)
             == []
         )
 
@@ -428,9 +428,9 @@ def test_a_key_that_nobody_reads_is_refused_with_the_near_one(key, near):
     """A setting that is misspelled would be passed over, and the default bought; what Pulumi's own
     packages read is none of ours.
     """
-    found = validate.unknown_keys([key, "gpus:world", "clore:cuda"])
+    found = stack_config.unknown_keys([key, "gpus:world", "clore:cuda"])
     assert not [
-        each for each in validate.unknown_keys([key], {key}) if not key.startswith("gpus:")
+        each for each in stack_config.unknown_keys([key], {key}) if not key.startswith("gpus:")
     ], "a secret is a program's own"
     assert [key] * bool(near) == [problem.path for problem in found] and all(
         near in problem.todo for problem in found

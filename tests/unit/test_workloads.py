@@ -720,7 +720,7 @@ def test_a_gpu_is_pinned_to_one_of_several_services():
 
 def test_the_line_that_tries_a_service_shows_what_its_door_asks_for():
     """Modal's URL wants a proxy token of the workspace, every other the service's own."""
-    from providers.resources import tried_by
+    from providers.resources.exports import tried_by
 
     assert "Modal-Key" in tried_by("modal", ["https://x"]) and "oauth2" not in tried_by(
         "modal", ["https://x"]
@@ -732,7 +732,7 @@ def test_the_line_that_tries_a_service_works_as_it_is_shown(tmp_path):
     """Pasted into a shell it takes the token from the output that holds it, and calls with it;
     nothing in it is to be filled in or unescaped.
     """
-    from providers.resources import tried_by
+    from providers.resources.exports import tried_by
 
     line = tried_by("gcp", ["http://x:1"], "echo gpus-abc", rehearsed=True)
     assert '"' not in line and "TOKEN" not in line

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _IAP_RANGE = "35.235.240.0/20"
 """Where Google's Identity-Aware Proxy comes from: Google's "TCP forwarding" page, 2026-11."""
-_STAND_IN_VERSION = "999.0.0"
+STAND_IN_VERSION = "999.0.0"
 """As in Pulumi.yaml: the version that only the stand-in plugin has (Pulumi takes exactly the one
 that is asked for), so that it can never serve a live network.
 """
@@ -104,6 +104,6 @@ def _stand_in(request: NetworkRequest) -> Any:
         request.made["stand_in"] = pulumi_gcp.Provider(
             "rehearsal-google",
             project=request.settings.get("project") or "rehearsal",
-            opts=pulumi.ResourceOptions(version=_STAND_IN_VERSION),
+            opts=pulumi.ResourceOptions(version=STAND_IN_VERSION),
         )
     return request.made["stand_in"]

@@ -1,0 +1,161 @@
+"""A stack's configuration: which keys and values it may have, whoever reads it: the program by
+Pulumi, or the command line from the stack's file.
+
+Owns the rules of the stack's own keys and of the files that an entry names. A cluster's fields are
+`providers.model.spec`'s; what they say to a provider is `validate`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.errors import Problem, SpecError
+from providers.model.stack import KEYS, max_spend_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+_LEVELS_MAX = 50
+
+
+def keys(config: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a stack's own keys, as they stand in its file, and with a secret that
+    stands where an account is named. Pure.
+    """
+    secrets = {key for key, value in config.items() if is_encrypted(value)}
+    found = unknown_keys(config, secrets)
+    path = "gpus:max_spend"
+    if (wrong := max_spend_problem(path, config.get(path), as_text=True)) is not None:
+        found.append(wrong)
+    return [*found, *secret_settings(secrets)]
+
+
+def unknown_keys(config: Iterable[str], secrets: Collection[str] = ()) -> list[Problem]:
+    """The keys of a stack's configuration that nobody reads: of the product's own, and of the
+    providers' settings. Pure.
+
+    What is a secret there is a program's own: no setting of ours is one.
+    """
+    import difflib
+
+    from providers.adapters import registry
+
+    credentials = {name: each.credentials for name, each in registry.manifests().items()}
+    settings = {"gpus": KEYS, **{name: each.settings for name, each in credentials.items()}}
+    found = []
+    for key in sorted(map(str, config)):
+        name, _, word = key.partition(":")
+        if word in settings.get(name, (word,)) or (key in secrets and name != "gpus"):
+            continue
+        known = [f"{name}:{each}" for each in settings[name]]
+        pulumis = credentials[name].pulumi_keys if name in credentials else None
+        near = difflib.get_close_matches(
+            word.casefold(), settings[name], n=2, cutoff=0.6 if pulumis is None else 0.7
+        )
+        close = [f"{name}:{each}" for each in near]
+        if pulumis is not None and (not close or word in pulumis):
+            continue
+        wanted = f"one of {', '.join(known)}" if known else f"no setting of {name}'s"
+        found.append(
+            Problem(key, wanted, repr(key), f"near: {', '.join(close)}" if close else "remove it")
+        )
+    return found
+
+
+def secret_settings(secrets: Collection[str]) -> list[Problem]:
+    """The settings of accounts among a configuration's secrets. Passed over, they would leave what
+    is bought to whatever account the environment has. Pure.
+    """
+    from providers.adapters import registry
+
+    settings = {
+        f"{name}:{key}"
+        for name, manifest in registry.manifests().items()
+        for key in manifest.credentials.settings
+    }
+    todo = "it would stand in the state as plain text, so set it without --secret"
+    return [Problem(key, "plain text", "a secret", todo) for key in sorted(settings & {*secrets})]
+
+
+def is_encrypted(value: object) -> bool:
+    """True for what Pulumi writes into a stack's file for a secret."""
+    return isinstance(value, dict) and value.keys() == {"secure"}
+
+
+def clusters(value: object) -> dict[str, Any]:
+    """The map of clusters by name. Raises SpecError for anything else. Pure."""
+    from providers.model import foreign
+
+    if foreign.too_deep(value, _LEVELS_MAX):
+        raise too_deep()
+    if isinstance(value, dict) and value:
+        return value
+    found = "an empty mapping" if value == {} else kind(value)
+    wanted = 'a map of clusters by name, such as {train: {gpu: "H100:8"}}'
+    raise SpecError([Problem("gpus:clusters", wanted, found)])
+
+
+def too_deep() -> SpecError:
+    """What to raise for clusters in too many levels of lists and mappings."""
+    wanted = f"at most {_LEVELS_MAX} levels of lists and mappings"
+    return SpecError([Problem("gpus:clusters", wanted, "more")])
+
+
+def kind(value: object) -> str:
+    """What a value of the wrong kind is, for a message: `a list`, `the number 5`."""
+    names = {
+        list: "a list",
+        str: f"the text {str(value)[:80]!r}",
+        bool: "a truth value",
+        int: f"the number {value}",
+        float: f"the number {value}",
+    }
+    return names.get(type(value), "nothing" if value is None else type(value).__name__)
+
+
+def entry(raw: Any, project: Path) -> Any:
+    """A cluster's entry with the content of the files that it names. Raises SpecError with all that
+    cannot be read.
+    """
+    found, problems = with_files(raw, project)
+    if problems:
+        raise SpecError(problems)
+    return found
+
+
+def with_files(raw: Any, project: Path) -> tuple[Any, list[Problem]]:
+    """A cluster's entry with the content of the files that it names, relative to the project's
+    folder: those of its workload, and a public key (`~` is the home). The fields whose files cannot
+    be read are left out and are the problems. What holds content already stays.
+    """
+    from providers.model import workload
+
+    if not isinstance(raw, dict):
+        return raw, []
+    problems: list[Problem] = []
+    try:
+        found = dict(workload.with_files(raw, project))
+    except SpecError as error:
+        problems.extend(error.problems)
+        found = {key: value for key, value in raw.items() if key != "workload"}
+    text = found.get("ssh_key")
+    if isinstance(text, str) and text.strip().endswith(".pub") and " " not in text.strip():
+        try:
+            found["ssh_key"] = _public_key(text.strip(), project)
+        except SpecError as error:
+            problems.extend(error.problems)
+            del found["ssh_key"]
+    return found, problems
+
+
+def _public_key(path: str, project: Path) -> str:
+    from pathlib import Path
+
+    from providers.model import regular
+
+    try:
+        content = regular.content(project / Path(path).expanduser(), regular.KEY_MAX)
+        return content.decode().strip()
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: a home of nobody
+        raise SpecError([Problem("ssh_key", "a readable public key file", str(error))]) from None

@@ -1,0 +1,12 @@
+"""The Pulumi resources that programs use: `GpuCluster`, `Ownership`, `ManagedNetwork`, and
+`declare()` for a stack that is all configuration.
+
+Must not import the planner or pydantic: the plugin does that work, and every preview pays for this
+import.
+"""
+
+from providers.resources.cluster import GpuCluster, Ownership
+from providers.resources.network import ManagedNetwork
+from providers.resources.stack import declare
+
+__all__ = ["GpuCluster", "ManagedNetwork", "Ownership", "declare"]

@@ -1,0 +1,216 @@
+"""The resources that the plugin serves: `GpuCluster`, and the one `Ownership` of a stack.
+
+Owns what has to happen in the program: the one Ownership before any cluster, delete before replace,
+and the plan on every run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pulumi
+
+from providers.model.worlds import REHEARSAL
+from providers.resources.config import account_settings, max_spend_of, with_files
+from providers.resources.network import ManagedNetwork
+from providers.resources.program import end_quietly, made_once
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+OUTPUTS = (
+    "schema",
+    "status",
+    "detail",
+    "provider",
+    "region",
+    "zone",
+    "machine_type",
+    "gpu_type",
+    "gpu_count",
+    "capacity",
+    "price_usd_per_hour",
+    "price_as_of",
+    "price_source",
+    "attempts",
+    "ssh",
+    "endpoints",
+    "handles",
+    "launched_at",
+    "ends_at",
+    "generation",
+    "token",
+)
+"""The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
+
+
+class Ownership(pulumi.CustomResource):
+    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it
+    settles and removes all that bears it.
+
+    `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US
+    dollars: it counts what they do.
+    """
+
+    owner_id: pulumi.Output[str]
+    world: pulumi.Output[str]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        world: str = REHEARSAL,
+        settings: Mapping[str, Mapping[str, str]] | None = None,
+        max_spend: float | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        self.limit_usd = (
+            max_spend  # under a name of its own: what is named as an input becomes an Output
+        )
+        props = {
+            "world": world,
+            "settings": dict(settings or {}),
+            "max_spend": max_spend,
+            "owner_id": None,
+        }
+        super().__init__("gpu:index:Ownership", name, props, _delete_first(opts))
+
+
+class GpuCluster(pulumi.CustomResource):
+    """One cluster of GPU machines, got wherever there is capacity.
+
+    The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain
+    values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `plan` is what the plan of
+    this run came to, as a mapping (None where there was none).
+    """
+
+    world: pulumi.Output[str]
+    status: pulumi.Output[str]
+    detail: pulumi.Output[str]
+    provider: pulumi.Output[str]
+    region: pulumi.Output[str]
+    zone: pulumi.Output[str]
+    machine_type: pulumi.Output[str]
+    gpu_type: pulumi.Output[str]
+    gpu_count: pulumi.Output[int]
+    nodes: pulumi.Output[int]
+    capacity: pulumi.Output[str]
+    price_usd_per_hour: pulumi.Output[float | None]
+    price_as_of: pulumi.Output[str]
+    price_source: pulumi.Output[str]
+    attempts: pulumi.Output[Sequence[str]]
+    ssh: pulumi.Output[str]
+    endpoints: pulumi.Output[Sequence[str]]
+    handles: pulumi.Output[Sequence[str]]
+    launched_at: pulumi.Output[str]
+    ends_at: pulumi.Output[str]
+    generation: pulumi.Output[str]
+    token: pulumi.Output[str]
+    plan: pulumi.Output[dict[str, Any] | None]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        gpu: Any = None,
+        world: str = REHEARSAL,
+        settings: Mapping[str, Mapping[str, str]] | None = None,
+        ownership: Ownership | None = None,
+        managed_network: ManagedNetwork | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+        **fields: Any,
+    ) -> None:
+        found = settings if settings is not None else account_settings(world)
+        spec = {
+            key: plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None
+        }
+        spec = with_files(name, spec)
+        if spec.get("network") == "managed" and managed_network is None:
+            managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
+        owner = ownership or one_ownership(
+            world, found, [] if managed_network is None else [managed_network]
+        )
+        props: dict[str, Any] = {
+            "world": world,
+            "owner": owner.owner_id,
+            "cluster": name,
+            "settings": dict(found),
+            **spec,
+        }
+        if owner.limit_usd is not None:
+            props["max_spend"] = owner.limit_usd
+        if managed_network is not None:
+            props["network_links"] = managed_network.links
+        for output in (*OUTPUTS, "nodes"):
+            props.setdefault(output, None)
+        super().__init__("gpu:index:Cluster", name, props, _delete_first(opts))
+        self.plan = pulumi.Output.from_input(
+            cast(
+                "Any",
+                self._planned({"world": world, "settings": dict(found), "cluster": name, **spec}),
+            )
+        )
+
+    async def _planned(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """The plan, asked for once the cluster itself was checked and compared: the plugin then
+        knows what it runs and shows the table.
+        """
+        known: dict[str, Any] = {"urn": await self.urn.future()}
+        for key, value in arguments.items():
+            given = pulumi.Output.from_input(value)
+            if await given.is_known() and not await given.is_secret():
+                known[key] = await given.future()
+        try:
+            options = pulumi.InvokeOptions(parent=self)
+            return cast(
+                "dict[str, Any]",
+                await pulumi.runtime.invoke_async("gpu:index:plan", known, options),
+            )
+        except Exception as error:
+            # A plan that cannot be made says why; the declaration itself stands or falls by its own
+            # check.
+            pulumi.log.warn(f"no plan: {error}", self)
+            return None
+
+
+def _delete_first(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
+    # Diff's own flag is not asked under `--replace` and taint; an adopted machine would then be
+    # deleted after the new one was made of it.
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
+
+
+def one_ownership(
+    world: str, settings: Mapping[str, Mapping[str, str]], networks: Sequence[ManagedNetwork] = ()
+) -> Ownership:
+    """The stack's Ownership, made on first use. Ends the program for a second world."""
+    made = made_once()
+    if "ownership" not in made:
+        end_quietly()
+        # Made after the networks, so that it goes before them: what it finds and deletes may still
+        # use one.
+        opts = pulumi.ResourceOptions(depends_on=list(networks))
+        made["world"], made["ownership"] = (
+            world,
+            Ownership(
+                "ownership", world=world, settings=settings, max_spend=max_spend_of(), opts=opts
+            ),
+        )
+    if made["world"] != world:
+        raise pulumi.RunError(
+            f"world: wanted one world for all clusters of a stack, found {made['world']} and"
+            f" {world}; make a stack for each"
+        )
+    return cast("Ownership", made["ownership"])
+
+
+def plain(value: Any) -> Any:
+    """Models as mappings of what was set; everything else as it is."""
+    if isinstance(value, pulumi.Output):
+        return value
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,96 @@
+"""A stack's outputs of its clusters: status, place, price, and how to reach each. Owns their words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pulumi
+
+from providers.model.worlds import REHEARSAL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.resources.cluster import GpuCluster
+_COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
+"""The statuses in which machines are billed at their price. What is stopped or ended costs its
+disks at most, and nobody knows what.
+"""
+TOKEN_OUTPUT = "_token"  # noqa: S105 - how an output's name ends
+
+
+def token_output(name: str) -> str:
+    """The stack's output that is a service's token and nothing else, so that a shell can take it.
+    No cluster's name has an underscore.
+    """
+    return f"{name}{TOKEN_OUTPUT}"
+
+
+def tried_by(
+    provider: str, urls: Sequence[str], shown: str = "", login: str = "", *, rehearsed: bool = False
+) -> str:
+    """The line that tries a service with a token; `shown` is the command that shows it, `login` the
+    one that logs in there, which can also carry the service's port here, encrypted. Without quotes,
+    which Pulumi's screen escapes. A cloud's own proxy wants what `Console.proxy` says instead.
+    `--oauth2-bearer`: curl.se/docs/manpage, 2026-11.
+    """
+    if not urls:
+        return ""
+    from providers.adapters.registry import manifests
+
+    manifest = manifests().get(provider)
+    passed, meaning = manifest.console.proxy if manifest is not None else ("", "")
+    notes = [meaning] if meaning else []
+    address = urlsplit(urls[0])
+    if address.scheme == "http":
+        # The address of a machine has no certificate.
+        notes.append(
+            "the token travels in clear"
+            + (
+                f"; encrypted: {login} -L {address.port}, then localhost:{address.port}"
+                if login
+                else ""
+            )
+        )
+    notes += ["a rehearsal: nothing listens there"] if rehearsed else []
+    key = passed or f"--oauth2-bearer $({shown})"
+    return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
+
+
+def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.Output[Any]]:
+    """What a stack shows of a cluster: status, where, gpu, the price per hour as long as it is
+    billed, what else is to be known of it, and how to reach it; of a service with a token also the
+    line that tries it, by the output that holds the token.
+    """
+    place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
+    gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
+    shown = f"pulumi stack output {token_output} -s {pulumi.get_stack()} --show-secrets"
+    login = f"gpus ssh {token_output.removesuffix(TOKEN_OUTPUT)} -s {pulumi.get_stack()}"
+    tried = pulumi.Output.all(cluster.provider, cluster.endpoints, cluster.world).apply(
+        lambda part: tried_by(part[0], part[1] or (), shown, login, rehearsed=part[2] == REHEARSAL)
+    )
+    return {
+        "status": cluster.status,
+        "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
+        "gpu": gpu.apply(lambda part: _gpu(*part)),
+        "price_usd_per_hour": (
+            pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
+                lambda part: part[1] if part[0] in _COSTS else None
+            )
+        ),
+        "detail": cluster.detail.apply(lambda text: text or None),
+        "ssh": cluster.ssh,
+        "endpoints": cluster.endpoints,
+        **({"try": tried} if token_output else {}),
+    }
+
+
+def _gpu(gpu_type: str, gpu_count: float | None, nodes: float | None, capacity: str) -> str:
+    """`2 x H100:8 spot`; `none` where nothing runs."""
+    return (
+        f"{f'{int(nodes or 1)} x ' if (nodes or 1) > 1 else ''}{gpu_type}:{int(gpu_count or 0)}"
+        f" {capacity}"
+        if gpu_type
+        else "none"
+    )

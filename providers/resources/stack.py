@@ -1,0 +1,115 @@
+"""`declare()`: a stack that is all configuration. Owns that all that is wrong with it is reported at
+once, before anything is declared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pulumi
+
+from providers.errors import Problem
+from providers.model.screen import screened
+from providers.model.stack import RESERVED, world_problem
+from providers.resources.cluster import GpuCluster, one_ownership
+from providers.resources.config import (
+    account_settings,
+    check_keys,
+    clusters_of,
+    project_folder,
+    refuse,
+)
+from providers.resources.exports import summary, token_output
+from providers.resources.network import ManagedNetwork
+from providers.resources.program import end_quietly
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def declare() -> dict[str, GpuCluster]:
+    """Declares every cluster of the stack's configuration (`gpus:world`, `gpus:clusters`) and
+    exports what each came to; by name.
+
+    All that is wrong with the configuration is reported at once, before anything is declared, and
+    ends the program.
+    """
+    end_quietly()
+    check_keys()
+    config = pulumi.Config("gpus")
+    world = config.get("world") or ""
+    if (wrong := world_problem("gpus:world", world or None)) is not None:
+        refuse([wrong])
+    clusters = clusters_of(config)
+    settings = account_settings(world)
+    specs, problems = _entries(clusters)
+    problems += _checked(world, settings, specs)
+    if problems:
+        raise pulumi.RunError(
+            screened("\n".join(f"gpus:clusters.{problem}" for problem in problems))
+        )
+    networks = {
+        name: ManagedNetwork(name, spec=spec, world=world, settings=settings)
+        for name, spec in specs.items()
+        if spec.get("network") == "managed"
+    }
+    owner = one_ownership(world, settings, list(networks.values()))
+    made: dict[str, GpuCluster] = {}
+    for name, spec in specs.items():
+        made[name] = GpuCluster(
+            name,
+            world=world,
+            settings=settings,
+            ownership=owner,
+            managed_network=networks.get(name),
+            **spec,
+        )
+        with_token = spec.get("expose") == "token"
+        pulumi.export(
+            name, summary(made[name], token_output=token_output(name) if with_token else "")
+        )
+        if with_token:
+            pulumi.export(token_output(name), made[name].token)
+    return made
+
+
+def _entries(clusters: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The clusters as declared, with the content of the files that they name; and what is wrong
+    with an entry as a whole.
+    """
+    from providers.engine import stack_config
+
+    specs: dict[str, dict[str, Any]] = {}
+    problems: list[str] = []
+    for name, entry in clusters.items():
+        spec = {"gpu": entry} if isinstance(entry, str) else entry
+        if not isinstance(spec, dict):
+            wanted = 'a mapping such as {gpu: "H100:8"}'
+            problems.append(str(Problem(name, wanted, stack_config.kind(entry))))
+            continue
+        ours = sorted(set(spec) & RESERVED)
+        if ours:
+            found = ", ".join(map(repr, ours))
+            problems.append(f"{name}: wanted a field of a cluster, found {found}")
+        declared = {
+            key: value for key, value in spec.items() if key not in ours and value is not None
+        }
+        specs[name], unreadable = stack_config.with_files(declared, project_folder())
+        problems.extend(f"{name}.{problem}" for problem in unreadable)
+    return specs, problems
+
+
+def _checked(
+    world: str, settings: Mapping[str, Mapping[str, str]], specs: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """What the plugin finds wrong with the clusters, one line each: a failing registration would
+    report one, and leave a traceback for the rest.
+    """
+    asked = {
+        "world": world,
+        "settings": dict(settings),
+        "clusters": {name: dict(spec) for name, spec in specs.items()},
+    }
+    answer = cast("Any", pulumi.runtime.invoke("gpu:index:check", asked)).value or {}
+    found = answer.get("problems") or {}
+    return [str(line) for name in specs for line in found.get(name) or ()]
