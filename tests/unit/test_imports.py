@@ -38,7 +38,7 @@ HEAVY = (
 
 CORE = (
     *("engine", "planner", "plugin", "adhoc", "watch", "cli", "remote", "workloads", "model"),
-    *("api.py", "resources.py"),
+    *("api.py", "resources"),
 )
 CLOUD = re.compile(r"gcp|gcloud|google|modal|clore|\baws|\bec2\b|vertex", re.IGNORECASE)
 EXAMPLE = re.compile(r"(as in|such as) `?\{?gcp: ?(project|\{project)")
