@@ -17,14 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from providers.adhoc import consent, ended, provision, stack_clusters, trial
 from providers.adhoc.sync import Machine, portal
-from providers.cli import stackfile
-from providers.engine.messages import moment
-from providers.engine.record import ON_DONE
+from providers.cli.options import settings_of
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
-from providers.model.money import per_hour
 from providers.model.screen import program
-from providers.model.workload import KEEP
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL
 from providers.remote.run import finished
@@ -43,7 +39,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     chosen = None
     if options.stack:
         with _at_on(overlaid=True):
-            chosen = trial.read(options, command, _settings(options) or {})
+            chosen = trial.read(options, command, settings_of(options) or {})
     elif options.on:
         raise SpecError(
             [
@@ -115,7 +111,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
             by_login=True,
         )
     else:
-        world, settings = options.world or REHEARSAL, _settings(options)
+        world, settings = options.world or REHEARSAL, settings_of(options)
         ssh_key = fields.pop("ssh_key")
         spec = provision.declared(options.gpu, fields)
         if not consent.given(spec, world, settings, yes=options.yes):
@@ -305,146 +301,13 @@ def logs(options: argparse.Namespace) -> int:
     return OK
 
 
-def ps(options: argparse.Namespace) -> int:
-    """Lists what is held ad hoc, in every world that something was bought in, and what the journal
-    knows of stacks; 0. SpecError for no stack.
-    """
-    found = (
-        () if options.stack else provision.find(world=options.world, settings=_settings(options))
-    )
-    stacks = stack_clusters.known(options.world, options.stack or "")
-    if options.stack and not stacks:
-        _is_a_stack(options.stack)
-    if options.json:
-        import json
-
-        print(
-            json.dumps(
-                [*(_record(machine) for machine in found), *(each.record() for each in stacks)]
-            )
-        )
-        return OK
-    if stacks:
-        rows = [("name", "stack", "world", "status", "where", "GPU", "capacity", "$/h", "ends")]
-        for each in stacks:
-            held = each.held
-            nodes = f"{held.nodes} x " if held.nodes > 1 else ""
-            where = f"{held.provider} {held.zone or held.region}".strip()
-            price = (
-                ""
-                if (micro_usd := each.per_hour()) is None
-                else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
-            )
-            ends = _ends(each)
-            gpu = f"{nodes}{held.gpu_type}:{held.gpu_count}"
-            rows.append(
-                (
-                    held.cluster,
-                    each.stack,
-                    held.world,
-                    held.status,
-                    where,
-                    gpu,
-                    held.capacity,
-                    price,
-                    ends,
-                )
-            )
-        _aligned(rows)
-        print("of stacks, as this machine's journal has it; `pulumi refresh` looks")
-        if found:
-            print()
-    if not found:
-        if not options.stack:
-            print("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
-        elif not stacks:
-            print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
-        return OK
-    rows = [("name", "world", "status", "where", "GPU", "capacity", "$/h", "used by", "ends")]
-    for machine in found:
-        held = machine.held
-        price = (
-            ""
-            if held.micro_usd is None
-            else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
-        )
-        who = f"process {machine.process}" if machine.process else "nobody"
-        nodes = f"{held.nodes} x " if held.nodes > 1 else ""
-        # Without a moment it is of a purchase that was cut short: whether anything ends it is not
-        # known here.
-        ends = (
-            moment(held.ends_at)
-            if machine.inner.ends_itself
-            else "by release only"
-            if held.ends_at
-            else "not known"
-        )
-        rows.append(
-            (
-                machine.name,
-                machine.world,
-                machine.status,
-                machine.where,
-                f"{nodes}{machine.gpu}",
-                held.capacity,
-                price,
-                who,
-                ends,
-            )
-        )
-    _aligned(rows)
-    if any(machine.process is None for machine in found):
-        print(
-            "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
-        )
-    return OK
-
-
-def _is_a_stack(text: str) -> None:
-    """Raises SpecError for a stack that neither a file here nor this machine's journal knows."""
-    project = stackfile.nearest_project()
-    every = sorted(
-        {*(stackfile.names(project) if project is not None else ()), *stack_clusters.stacks()}
-    )
-    if text.rpartition("/")[2] not in every:
-        wanted = "a stack with a file here, or one that this machine's journal knows"
-        raise SpecError(
-            [Problem("--stack", wanted, repr(text), f"there are: {', '.join(every) or 'none'}")]
-        )
-
-
-def _ends(one: stack_clusters.Declared) -> str:
-    """When it ends, at the latest where that is all that is known; of what has ended when that was
-    seen, or what ends what is left of it.
-    """
-    if one.runs_on:
-        return (
-            "its job is over: by destroy only"
-            if dict(one.held.applied).get(ON_DONE) == KEEP
-            else "its job is over: by the next `up`"
-        )
-    if one.is_over:
-        return f"ended before {moment(one.ended_at)}" if one.ended_at else "ended"
-    if one.held.ends_at:
-        return moment(one.held.ends_at)
-    return f"{moment(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
-
-
 def release(options: argparse.Namespace) -> int:
     """Releases these, confirmed; 0, or 1 when one could not be."""
     code = OK
     for name in options.names:
         try:
             _not_declared(name, options)
-            provision.release(name, world=options.world, settings=_settings(options))
+            provision.release(name, world=options.world, settings=settings_of(options))
         except GpusError as error:
             if len(options.names) == 1:
                 raise
@@ -486,7 +349,7 @@ def _one(name: str, options: argparse.Namespace) -> Machine:
         provision.bought(name, options.world)
         or not (stack_clusters.known(options.world, cluster=name) or _over(name, options))
     ):
-        return provision.find(name, world=options.world, settings=_settings(options))
+        return provision.find(name, world=options.world, settings=settings_of(options))
     if (past := _over(name, options)) is not None:
         ended.refuse(past, "a way to log in")
     return Machine(portal().run(stack_clusters.opened(name, options.world, options.stack or "")))
@@ -523,40 +386,3 @@ def _ports(text: str) -> tuple[int | None, int]:
     if not port.isdigit() or (colon and not local.isdigit()):
         raise SpecError([Problem("-L", "PORT or LOCAL:PORT", repr(text))])
     return (int(local) if colon else None), int(port)
-
-
-def _settings(options: argparse.Namespace) -> dict[str, dict[str, str]] | None:
-    """`--set gcp:project=my-project`, as mappings; None without any. Raises SpecError."""
-    out: dict[str, dict[str, str]] = {}
-    for text in options.set:
-        key, equals, value = text.partition("=")
-        provider, colon, name = key.partition(":")
-        if not (equals and colon and provider and name):
-            raise SpecError(
-                [Problem("--set", "PROVIDER:KEY=VALUE, as in gcp:project=my-project", repr(text))]
-            )
-        out.setdefault(provider, {})[name] = value
-    return out or None
-
-
-def _record(machine: Machine) -> dict[str, Any]:
-    held = machine.held
-    return {
-        "name": machine.name,
-        "stack": None,
-        "world": machine.world,
-        "status": machine.status,
-        "provider": held.provider,
-        "region": held.region,
-        "zone": held.zone,
-        "machine_type": held.machine_type,
-        "gpu_type": held.gpu_type,
-        "gpu_count": held.gpu_count,
-        "nodes": held.nodes,
-        "capacity": held.capacity,
-        "price_usd_per_hour": machine.price_usd_per_hour,
-        "launched_at": held.launched_at or None,
-        "ends_at": held.ends_at or None,
-        "process": machine.process,
-        "reasons": list(held.reasons),
-    }

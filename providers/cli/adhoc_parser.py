@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Runs one ad hoc command; `command` are the words after `--`."""
     from providers.cli import adhoc as commands
+    from providers.cli import ps
 
     gc.enable()  # these may take hours
     if options.command == "run" and options.stack:
@@ -25,7 +26,7 @@ def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     does = {
         "cp": commands.cp,
         "logs": commands.logs,
-        "ps": commands.ps,
+        "ps": ps.ps,
         "release": commands.release,
         "wait": commands.wait,
     }

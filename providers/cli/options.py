@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.errors import Problem, SpecError
 from providers.model.ask import RANKS
 from providers.model.worlds import WORLDS
 
@@ -69,3 +70,17 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 def add_world(parser: argparse.ArgumentParser) -> None:
     """Adds `--world`."""
     parser.add_argument("--world", choices=WORLDS, help="rehearsal (default) or live")
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, dict[str, str]] | None:
+    """`--set gcp:project=my-project`, as mappings; None without any. Raises SpecError."""
+    out: dict[str, dict[str, str]] = {}
+    for text in options.set:
+        key, equals, value = text.partition("=")
+        provider, colon, name = key.partition(":")
+        if not (equals and colon and provider and name):
+            raise SpecError(
+                [Problem("--set", "PROVIDER:KEY=VALUE, as in gcp:project=my-project", repr(text))]
+            )
+        out.setdefault(provider, {})[name] = value
+    return out or None

@@ -11,12 +11,23 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from providers.cli.arguments import Parser
+from providers.cli.rehearse_state import NEVER, clock_text, shown, state
+from providers.cli.rehearse_words import (
+    EVERYTHING,
+    LONGEST_S,
+    clouds,
+    console,
+    known,
+    seconds,
+    setting,
+    unplaced,
+    whole,
+    wrong,
+)
 from providers.engine.journal.journal import Journal
-from providers.errors import GpusError, Problem, SpecError
+from providers.errors import GpusError
 from providers.home import JOURNAL_FILE, home, remedy
 from providers.model.ask import CAPACITIES
-from providers.model.duration import TooLongError
-from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.store import (
@@ -31,18 +42,9 @@ from providers.rehearsal.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from types import ModuleType
+    from collections.abc import Callable, Sequence
 
     from providers.rehearsal.store import Store
-
-EVERYTHING = "*"
-_NEVER = "none, zone unknown"
-"""Why a walk finds none at a place that is for sale and stands in no line of the stock."""
-_MOST = 1_000_000_000
-_LONGEST_S = 86_400.0
-"""The longest step and the longest planned delay."""
-"""What a failing call answers at a cloud that speaks gRPC: the names of its status codes."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -95,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command(
         *("stock", _stock, "how many machines a place has"),
-        provider=", ".join(_clouds()),
+        provider=", ".join(clouds()),
         place="a zone, a region, or '*'",
         what="a machine type, a GPU, or '*'",
         capacity=f"{', '.join(CAPACITIES)}, or '*'",
@@ -105,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         "latency",
         _latency,
         "how long a step takes",
-        provider=", ".join(_clouds()),
+        provider=", ".join(clouds()),
         step=", ".join(LATENCIES_S),
         duration="such as 2s, 0.5s, 10m",
     )
@@ -113,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         "quota",
         _quota,
         "the account's limit",
-        provider=", ".join(_clouds()),
+        provider=", ".join(clouds()),
         place="a region, or '*' for the whole account",
         metric="the cloud's name",
         count="the limit",
@@ -123,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         _fault,
         "plan a failure; kinds: " + "; ".join(f"{kind}: {text}" for kind, text in FAULTS.items()),
     )
-    fault.add_argument("provider", nargs="?", help=", ".join(_clouds()))
+    fault.add_argument("provider", nargs="?", help=", ".join(clouds()))
     fault.add_argument(
         "method", nargs="?", help="a call such as instances.delete; * matches any part"
     )
@@ -169,92 +171,23 @@ def _parser() -> argparse.ArgumentParser:
 # What a cloud knows
 
 
-def _clouds() -> list[str]:
-    return sorted(_consoles())
-
-
-def _consoles() -> dict[str, str]:
-    """The module of each cloud's console, by provider."""
-    from pathlib import Path
-
-    from providers.rehearsal import clouds
-
-    found = (
-        path.parent.name for base in clouds.__path__ for path in Path(base).glob("*/console.py")
-    )
-    return {name: f"{clouds.__name__}.{name}.console" for name in found}
-
-
-def _console(provider: str) -> ModuleType:
-    from importlib import import_module
-
-    clouds = _clouds()
-    if provider not in clouds:
-        raise _wrong("provider", f"one of {', '.join(clouds)}", provider)
-    return import_module(_consoles()[provider])
-
-
-def _unplaced(provider: str) -> dict[str, frozenset[tuple[str, str]]]:
-    """Place -> the (machine type, GPU) of which a stand-in never has any there, since nobody says
-    in which zone.
-    """
-    told = getattr(_console(provider), "unplaced", None)
-    return {} if told is None else dict(told())
-
-
-def _wrong(path: str, wanted: str, found: str, todo: str = "") -> SpecError:
-    return SpecError([Problem(path, wanted, repr(found), todo)])
-
-
-def _known(path: str, text: str, known: Iterable[str], what: str) -> str:
-    """The text itself if it is known, empty for everything. Raises SpecError with near names."""
-    import difflib
-
-    if text in {EVERYTHING, ANY}:
-        return ANY
-    names = {name.lower(): name for name in known}
-    if text.lower() in names:
-        return names[text.lower()]
-    near = difflib.get_close_matches(text.lower(), names, 3, 0.6)
-    raise _wrong(
-        path,
-        what,
-        text,
-        f"near: {', '.join(names[name] for name in near)}" if near else "'*' means all",
-    )
-
-
-def _whole(path: str, text: str) -> int:
-    if not (
-        text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and int(text) <= _MOST
-    ):
-        raise _wrong(
-            path,
-            f"a whole number from 0 to {_MOST:,}",
-            text if len(text) <= 40 else f"{text[:40]}...",
-        )
-    return int(text)
-
-
 # Commands
 
 
 def _stock(store: Store, options: argparse.Namespace) -> str:
-    console = _console(options.provider)
-    place = _known(
-        "place", options.place, console.places(), f"a zone or region of {options.provider}"
-    )
+    cloud = console(options.provider)
+    place = known("place", options.place, cloud.places(), f"a zone or region of {options.provider}")
     machine_type = gpu = ANY
-    if options.what in console.machine_types():
+    if options.what in cloud.machine_types():
         machine_type = options.what
     else:
-        gpu = _known(
-            "what", options.what, console.gpus() | console.machine_types(), "a machine type or GPU"
+        gpu = known(
+            "what", options.what, cloud.gpus() | cloud.machine_types(), "a machine type or GPU"
         )
-    capacity = _known("capacity", options.capacity, CAPACITIES, f"one of {', '.join(CAPACITIES)}")
-    count = None if options.count == "unlimited" else _whole("count", options.count)
+    capacity = known("capacity", options.capacity, CAPACITIES, f"one of {', '.join(CAPACITIES)}")
+    count = None if options.count == "unlimited" else whole("count", options.count)
     # A queued request is served by what was there until now, before that changes.
-    console.running(store)
+    cloud.running(store)
     with store.transaction():
         dropped = store.drop_covered(options.provider, place, machine_type, capacity, gpu)
         store.set_stock(options.provider, place, machine_type, capacity, count, gpu)
@@ -266,9 +199,9 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
         else f"{count} machine{'s' if count > 1 else ''}"
     )
     instead = f", instead of {dropped} narrower line{'s' if dropped > 1 else ''}" if dropped else ""
-    kinds = _unplaced(options.provider).get(place, frozenset()) if count != 0 else frozenset()
+    kinds = unplaced(options.provider).get(place, frozenset()) if count != 0 else frozenset()
     none = (
-        f"; {_NEVER}"
+        f"; {NEVER}"
         if any(machine_type == name or (gpu and gpu == card) for name, card in kinds)
         else ""
     )
@@ -278,44 +211,24 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
     )
 
 
-def _seconds(path: str, text: str, longest_s: float) -> float:
-    try:
-        found = (
-            float(text.removesuffix("s"))
-            if text.removesuffix("s").replace(".", "", 1).isdigit()
-            else float(duration(text))
-        )
-    except (OverflowError, TooLongError):
-        found = float("inf")
-    except ValueError:
-        raise _wrong(path, "a duration such as 10m or 2s", text) from None
-    if found > longest_s:
-        raise _wrong(
-            path,
-            f"at most {duration_text(longest_s)}",
-            text if len(text) <= 40 else f"{text[:40]}...",
-        )
-    return found
-
-
 def _latency(store: Store, options: argparse.Namespace) -> str:
-    _console(options.provider)
-    step = _known("step", options.step, LATENCIES_S, f"one of {', '.join(LATENCIES_S)}")
+    console(options.provider)
+    step = known("step", options.step, LATENCIES_S, f"one of {', '.join(LATENCIES_S)}")
     if not step:
-        raise _wrong("step", f"one of {', '.join(LATENCIES_S)}", options.step)
-    took = _seconds("duration", options.duration, _LONGEST_S)
+        raise wrong("step", f"one of {', '.join(LATENCIES_S)}", options.step)
+    took = seconds("duration", options.duration, LONGEST_S)
     store.set_latency(options.provider, step, took)
     return f"{options.provider} {step}: {took:g}s"
 
 
 def _quota(store: Store, options: argparse.Namespace) -> str:
-    place = _known(
+    place = known(
         "place",
         options.place,
-        _console(options.provider).places(),
+        console(options.provider).places(),
         f"a region of {options.provider}",
     )
-    limit = _whole("count", options.count)
+    limit = whole("count", options.count)
     store.set_quota(options.provider, place, options.metric, limit)
     _forget(lambda journal: journal.forget_closures(REHEARSAL, options.provider))
     return f"{options.provider} {place or 'everywhere'} {options.metric}: {limit}"
@@ -332,25 +245,21 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
             "gpus rehearse fault: wanted PROVIDER METHOD KIND, or --clear; see `gpus rehearse fault"
             " --help`"
         )
-    console = _console(options.provider)
-    calls = console.methods() | {
+    cloud = console(options.provider)
+    calls = cloud.methods() | {
         NODE_LOOK,
         NODE_WORK,
     }  # what happens on a node is no call of the cloud's, and can fail all the same
     if not any(fnmatchcase(name, options.method) for name in calls):
-        _known(
-            "method", options.method, calls, f"a call of {options.provider}, with * for any part"
-        )
+        known("method", options.method, calls, f"a call of {options.provider}, with * for any part")
     if options.kind not in FAULTS:
-        _known("kind", options.kind, FAULTS, f"one of {', '.join(FAULTS)}")
-    times = None if options.times == "always" else _whole("times", options.times)
+        known("kind", options.kind, FAULTS, f"one of {', '.join(FAULTS)}")
+    times = None if options.times == "always" else whole("times", options.times)
     if times == 0:
-        raise _wrong("times", "a number from 1, or always", options.times)
-    place = _known(
-        "place", options.place, console.places(), f"a zone or region of {options.provider}"
-    )
-    machine_type = _known(
-        "machine-type", options.machine_type, console.machine_types(), "a machine type"
+        raise wrong("times", "a number from 1, or always", options.times)
+    place = known("place", options.place, cloud.places(), f"a zone or region of {options.provider}")
+    machine_type = known(
+        "machine-type", options.machine_type, cloud.machine_types(), "a machine type"
     )
     settings: dict[str, object] = {}
     for item in options.set:
@@ -360,8 +269,8 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
             or not key.isidentifier()
             or key in {"place", "machine_type", "provider", "method", "kind", "times", "self"}
         ):
-            raise _wrong("set", "NAME=VALUE", item)
-        settings[key] = _setting(options.provider, key, value)
+            raise wrong("set", "NAME=VALUE", item)
+        settings[key] = setting(options.provider, key, value)
     if options.kind == JOB_FAILS:
         # What a machine's work ends with is settled as it is made, and looking does not use it up.
         times = None
@@ -378,35 +287,12 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
     return f"planned failure {number}: {options.provider} {options.method}: {options.kind}, {often}"
 
 
-def _setting(provider: str, key: str, text: str) -> object:
-    """A setting's value: a number where it is one. Raises SpecError for what no stand-in could do."""
-    number = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
-    statuses: tuple[str, ...] = getattr(_console(provider), "STATUSES", ())
-    if (
-        key == "status"
-        and text not in statuses
-        and (number is None or not number.is_integer() or not 100 <= number <= 599)
-    ):
-        raise _wrong(
-            f"set {key}",
-            (f"one of {', '.join(statuses)}" if statuses else "an HTTP status from 100 to 599"),
-            text,
-        )
-    if key in {"seconds", "lag_s"} and (number is None or number > _LONGEST_S):
-        raise _wrong(f"set {key}", f"a number of seconds, at most {_LONGEST_S:.0f}", text)
-    if key in {"count", "mib"} and (number is None or number > _MOST):
-        raise _wrong(f"set {key}", f"a number, at most {_MOST:,}", text)
-    if number is None or number > _MOST:
-        return text
-    return int(number) if number.is_integer() and "." not in text else number
-
-
 def _preempt(store: Store, options: argparse.Namespace) -> str:
-    existing = [machine for cloud in _clouds() for machine in _console(cloud).running(store)]
+    existing = [machine for cloud in clouds() for machine in console(cloud).running(store)]
     able = [
         machine
         for machine in existing
-        if machine.capacity in _console(machine.provider).preemptible()
+        if machine.capacity in console(machine.provider).preemptible()
         and machine.status in {"STAGING", "RUNNING"}
     ]
     chosen = (
@@ -417,16 +303,14 @@ def _preempt(store: Store, options: argparse.Namespace) -> str:
     if options.name != "all" and not chosen:
         other = next((machine for machine in existing if machine.name == options.name), None)
         found = f"{options.name} ({other.capacity}, {other.status})" if other else options.name
-        raise _wrong(
+        raise wrong(
             "name",
             "a running machine that can be taken back",
             found,
             f"running: {', '.join(machine.name for machine in able) or 'none'}",
         )
     taken = [
-        machine.name
-        for machine in chosen
-        if _console(machine.provider).preempt(store, machine.name)
+        machine.name for machine in chosen if console(machine.provider).preempt(store, machine.name)
     ]
     return (
         f"preempted: {', '.join(taken)}"
@@ -436,19 +320,19 @@ def _preempt(store: Store, options: argparse.Namespace) -> str:
 
 
 def _edit(store: Store, options: argparse.Namespace) -> str:
-    existing = [machine for cloud in _clouds() for machine in _console(cloud).running(store)]
+    existing = [machine for cloud in clouds() for machine in console(cloud).running(store)]
     machine = next((machine for machine in existing if machine.name == options.name), None)
     if machine is None:
-        raise _wrong(
+        raise wrong(
             "name",
             "a machine",
             options.name,
             f"there are: {', '.join(machine.name for machine in existing) or 'none'}",
         )
-    console = _console(machine.provider)
-    change = getattr(console, "edit", None)
+    cloud = console(machine.provider)
+    change = getattr(cloud, "edit", None)
     if change is None:
-        raise _wrong(
+        raise wrong(
             "name",
             "a machine that can be changed",
             options.name,
@@ -456,12 +340,12 @@ def _edit(store: Store, options: argparse.Namespace) -> str:
         )
     machine_type, gpu, count = (
         (options.what, "", 0)
-        if options.what in console.machine_types()
+        if options.what in cloud.machine_types()
         else ("", *_cards(options.what))
     )
     if not change(store, machine.name, machine_type, gpu, count):
         wanted = "GPU:COUNT" if machine_type else "a machine type: its GPUs come with it"
-        raise _wrong(
+        raise wrong(
             "what", f"what {machine.provider} can change of {machine.name}, {wanted}", options.what
         )
     return f"{machine.name}: {machine_type or f'{gpu}:{count}'} from now on"
@@ -481,8 +365,8 @@ def _idle(store: Store, options: argparse.Namespace) -> str:
 
     running = [
         machine
-        for cloud in _clouds()
-        for machine in _console(cloud).running(store)
+        for cloud in clouds()
+        for machine in console(cloud).running(store)
         if machine.status.casefold() == "running"
     ]
     chosen = (
@@ -491,7 +375,7 @@ def _idle(store: Store, options: argparse.Namespace) -> str:
         else [machine for machine in running if machine.name == options.name]
     )
     if not chosen:
-        raise _wrong(
+        raise wrong(
             "name",
             "a running machine",
             options.name,
@@ -500,7 +384,7 @@ def _idle(store: Store, options: argparse.Namespace) -> str:
     said = []
     for machine in chosen:
         store.go_idle(machine.name)
-        ends = getattr(_console(machine.provider), "idle", None)
+        ends = getattr(console(machine.provider), "idle", None)
         moment = ends(store, machine.name) if ends is not None else 0.0
         at = (
             "ends itself at"
@@ -514,13 +398,13 @@ def _idle(store: Store, options: argparse.Namespace) -> str:
 
 def _advance(store: Store, options: argparse.Namespace) -> str:
     left = max(0.0, AHEAD_MAX_S - store.offset())
-    moved = _seconds("duration", options.duration, left)
+    moved = seconds("duration", options.duration, left)
     store.advance(moved)
-    return f"{duration_text(moved)} later: {_clock(store)}"
+    return f"{duration_text(moved)} later: {clock_text(store)}"
 
 
 def _reset(store: Store, options: argparse.Namespace) -> str:
-    existing = [machine.name for cloud in _clouds() for machine in _console(cloud).running(store)]
+    existing = [machine.name for cloud in clouds() for machine in console(cloud).running(store)]
     if existing and not options.yes:
         raise GpusError(
             f"reset: {len(existing)} of the machines here would vanish unseen"
@@ -544,133 +428,3 @@ def _forget(what: Callable[[Journal], object]) -> None:
 
 
 # Showing
-
-
-def state(store: Store) -> dict[str, Any]:
-    """Everything that the command shows, in plain JSON types."""
-    return {
-        "world": "rehearsal",
-        "now": store.now(),
-        "ahead_s": store.offset(),
-        "stock": [{**line._asdict(), "machines": line.machines} for line in store.stock_lines()],
-        "unplaced": [
-            {
-                "provider": cloud,
-                "place": place,
-                "gpu": gpu,
-                "machine_types": sorted(name for name, card in kinds if card == gpu),
-            }
-            for cloud in _clouds()
-            for place, kinds in sorted(_unplaced(cloud).items())
-            for gpu in sorted({card for _, card in kinds})
-        ],
-        "latencies_s": [
-            {"provider": provider, "step": step, "seconds": took}
-            for provider, step, took in store.latencies()
-        ],
-        "quotas": [
-            {"provider": provider, "place": place, "metric": metric, "limit": limit}
-            for provider, place, metric, limit in store.quotas()
-        ],
-        "faults": [fault._asdict() for fault in store.faults()],
-        "machines": [
-            machine._asdict() for cloud in _clouds() for machine in _console(cloud).running(store)
-        ],
-        "requests": len(store.requests()),
-        "mutations": len(store.mutations()),
-    }
-
-
-def _clock(store: Store) -> str:
-    from datetime import UTC, datetime
-
-    ahead = store.offset()
-    shown_at = datetime.fromtimestamp(store.now(), tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"{shown_at} ({duration_text(ahead)} ahead)" if ahead else f"{shown_at} (real time)"
-
-
-def shown(found: dict[str, Any]) -> list[str]:
-    """The lines that a user reads, at most 96 columns where names allow. Pure."""
-    from datetime import UTC, datetime
-
-    ahead = (
-        f"{duration_text(found['ahead_s'])} ahead of real time" if found["ahead_s"] else "real time"
-    )
-    out = [
-        "clock    "
-        f" {datetime.fromtimestamp(found['now'], tz=UTC).strftime('%Y-%m-%d %H:%M:%S UTC')},"
-        f" {ahead}"
-    ]
-    rows = [*map(_stock_line, found["stock"]), *map(_unplaced_line, found["unplaced"])]
-    out += _block(
-        "stock", [*rows, "everything else: unlimited"] if rows else [], "unlimited everywhere"
-    )
-    if found["latencies_s"]:
-        out += _block(
-            "latency",
-            [
-                f"{line['provider']} {line['step']}: {line['seconds']:g}s"
-                for line in found["latencies_s"]
-            ],
-            "",
-        )
-    if found["quotas"]:
-        rows = [
-            f"{line['provider']} {line['place'] or 'everywhere'} {line['metric']}:"
-            f" {line['limit']:g}"
-            for line in found["quotas"]
-        ]
-        out += _block("quota", rows, "")
-    out += _block("failures", [_fault_line(line) for line in found["faults"]], "none planned")
-    return out + _block("machines", [_machine_line(line) for line in found["machines"]], "none")
-
-
-def _block(title: str, rows: list[str], nothing: str) -> list[str]:
-    return [
-        f"{title if index == 0 else '':<10}{row}" for index, row in enumerate(rows or [nothing])
-    ]
-
-
-def _stock_line(line: dict[str, Any]) -> str:
-    what = line["machine_type"] or line["gpu"] or "everything"
-    much = (
-        "unlimited"
-        if line["machines"] is None
-        else "sold out"
-        if line["machines"] == 0
-        else f"{line['machines']}"
-    )
-    return (
-        f"{line['provider']} {line['place'] or 'everywhere'} {what}"
-        f" {line['capacity'] or 'any capacity'}: {much}"
-    )
-
-
-def _unplaced_line(line: dict[str, Any]) -> str:
-    """`gcp australia-southeast2 H100 (a3-highgpu-8g and 5 more): none, ...`: what is for sale
-    there, and never had here.
-    """
-    first, *more = reversed(line["machine_types"])
-    return (
-        f"{line['provider']} {line['place']} {line['gpu']}"
-        f" ({first}{f' and {len(more)} more' if more else ''}): {_NEVER}"
-    )
-
-
-def _fault_line(line: dict[str, Any]) -> str:
-    often = "always" if line["times"] is None else f"{line['times']}x"
-    where = " ".join(part for part in (line["place"], line["machine_type"]) if part)
-    extra = " ".join(f"{key}={value}" for key, value in line["settings"].items())
-    return " ".join(
-        part
-        for part in (line["provider"], line["method"], f"{line['kind']}, {often}", where, extra)
-        if part
-    )
-
-
-def _machine_line(line: dict[str, Any]) -> str:
-    gpus = f"{line['gpu']}:{line['gpu_count']:g} " if line["gpu"] else ""
-    return (
-        f"{line['name']} {line['status']} {line['provider']} {line['zone']} {line['machine_type']}"
-        f" {gpus}{line['capacity']}"
-    )

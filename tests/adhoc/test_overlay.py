@@ -18,7 +18,7 @@ from providers.adhoc import access, rentals, trial as overlay
 from providers.adhoc.sync import Machine, portal
 from providers.errors import SpecError
 from providers.model.workload import packed
-from providers.cli.rehearse import state
+from providers.cli.rehearse_state import state
 from tests.adhoc.servers import free_port
 
 JOB = {

@@ -20,7 +20,7 @@ from providers.cli import main
 from providers import errors
 from providers.rehearsal.store import open_store
 from providers.adhoc import access, provision, rentals, sync
-from providers.cli.rehearse import state
+from providers.cli.rehearse_state import state
 
 
 @pytest.fixture(autouse=True)

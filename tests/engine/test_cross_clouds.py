@@ -94,7 +94,7 @@ def walk(tmp_path, monkeypatch):
 
 
 def machines():
-    from providers.cli.rehearse import state
+    from providers.cli.rehearse_state import state
 
     return state(open_store())["machines"]
 

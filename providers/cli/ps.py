@@ -1,0 +1,177 @@
+"""`gpus ps`: what runs, ad hoc and by stacks, whose it is, at what price."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.adhoc import provision, stack_clusters
+from providers.cli import stackfile
+from providers.cli.adhoc import OK
+from providers.cli.options import settings_of
+from providers.engine.messages import moment
+from providers.engine.record import ON_DONE
+from providers.errors import Problem, SpecError
+from providers.model.money import per_hour
+from providers.model.workload import KEEP
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from providers.adhoc.sync import Machine
+
+
+def ps(options: argparse.Namespace) -> int:
+    """Lists what is held ad hoc, in every world that something was bought in, and what the journal
+    knows of stacks; 0. SpecError for no stack.
+    """
+    found = (
+        () if options.stack else provision.find(world=options.world, settings=settings_of(options))
+    )
+    stacks = stack_clusters.known(options.world, options.stack or "")
+    if options.stack and not stacks:
+        _is_a_stack(options.stack)
+    if options.json:
+        import json
+
+        print(
+            json.dumps(
+                [*(_record(machine) for machine in found), *(each.record() for each in stacks)]
+            )
+        )
+        return OK
+    if stacks:
+        rows = [("name", "stack", "world", "status", "where", "GPU", "capacity", "$/h", "ends")]
+        for each in stacks:
+            held = each.held
+            nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+            where = f"{held.provider} {held.zone or held.region}".strip()
+            price = (
+                ""
+                if (micro_usd := each.per_hour()) is None
+                else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
+            )
+            ends = _ends(each)
+            gpu = f"{nodes}{held.gpu_type}:{held.gpu_count}"
+            rows.append(
+                (
+                    held.cluster,
+                    each.stack,
+                    held.world,
+                    held.status,
+                    where,
+                    gpu,
+                    held.capacity,
+                    price,
+                    ends,
+                )
+            )
+        _aligned(rows)
+        print("of stacks, as this machine's journal has it; `pulumi refresh` looks")
+        if found:
+            print()
+    if not found:
+        if not options.stack:
+            print("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
+        elif not stacks:
+            print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
+        return OK
+    rows = [("name", "world", "status", "where", "GPU", "capacity", "$/h", "used by", "ends")]
+    for machine in found:
+        held = machine.held
+        price = (
+            ""
+            if held.micro_usd is None
+            else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
+        )
+        who = f"process {machine.process}" if machine.process else "nobody"
+        nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+        # Without a moment it is of a purchase that was cut short: whether anything ends it is not
+        # known here.
+        ends = (
+            moment(held.ends_at)
+            if machine.inner.ends_itself
+            else "by release only"
+            if held.ends_at
+            else "not known"
+        )
+        rows.append(
+            (
+                machine.name,
+                machine.world,
+                machine.status,
+                machine.where,
+                f"{nodes}{machine.gpu}",
+                held.capacity,
+                price,
+                who,
+                ends,
+            )
+        )
+    _aligned(rows)
+    if any(machine.process is None for machine in found):
+        print(
+            "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
+        )
+    return OK
+
+
+def _is_a_stack(text: str) -> None:
+    """Raises SpecError for a stack that neither a file here nor this machine's journal knows."""
+    project = stackfile.nearest_project()
+    every = sorted(
+        {*(stackfile.names(project) if project is not None else ()), *stack_clusters.stacks()}
+    )
+    if text.rpartition("/")[2] not in every:
+        wanted = "a stack with a file here, or one that this machine's journal knows"
+        raise SpecError(
+            [Problem("--stack", wanted, repr(text), f"there are: {', '.join(every) or 'none'}")]
+        )
+
+
+def _ends(one: stack_clusters.Declared) -> str:
+    """When it ends, at the latest where that is all that is known; of what has ended when that was
+    seen, or what ends what is left of it.
+    """
+    if one.runs_on:
+        return (
+            "its job is over: by destroy only"
+            if dict(one.held.applied).get(ON_DONE) == KEEP
+            else "its job is over: by the next `up`"
+        )
+    if one.is_over:
+        return f"ended before {moment(one.ended_at)}" if one.ended_at else "ended"
+    if one.held.ends_at:
+        return moment(one.held.ends_at)
+    return f"{moment(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+
+
+def _record(machine: Machine) -> dict[str, Any]:
+    held = machine.held
+    return {
+        "name": machine.name,
+        "stack": None,
+        "world": machine.world,
+        "status": machine.status,
+        "provider": held.provider,
+        "region": held.region,
+        "zone": held.zone,
+        "machine_type": held.machine_type,
+        "gpu_type": held.gpu_type,
+        "gpu_count": held.gpu_count,
+        "nodes": held.nodes,
+        "capacity": held.capacity,
+        "price_usd_per_hour": machine.price_usd_per_hour,
+        "launched_at": held.launched_at or None,
+        "ends_at": held.ends_at or None,
+        "process": machine.process,
+        "reasons": list(held.reasons),
+    }
