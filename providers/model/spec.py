@@ -24,6 +24,7 @@ from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
 from providers.model.workload import Override as WorkloadOverride
+from providers.model.workload_checks import problems as workload_problems
 from providers.model.workload_spec import (
     DTYPES,
     Checkpoint,
@@ -34,7 +35,6 @@ from providers.model.workload_spec import (
     WholeNumber,
     Workload,
 )
-from providers.model.workload_spec import problems as workload_problems
 
 Spot = Literal["never", "prefer", "only"]
 Duration = str | Number
@@ -501,6 +501,42 @@ def _semantic(cluster: Cluster) -> list[Problem]:
         problems.append(_EMPTY_FALLBACK)
     problems.extend(_kind(cluster))
     problems.extend(_workload(cluster))
+    problems.extend(_expose(cluster))
+    if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
+        found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
+        problems.append(
+            Problem(
+                "ssh_key",
+                'one public key, as in "ssh-ed25519 AAAA... me"',
+                found,
+                "give the .pub file's content",
+            )
+        )
+    problems.extend(_labels(cluster))
+    problems.extend(secret.problems(cluster.secrets))
+    for field in ("providers", "regions"):
+        names = getattr(cluster, field)
+        if names is not None and not names:
+            problems.append(Problem(field, "at least one", "an empty list", "leave it out for any"))
+        if names and len(set(names)) != len(names):
+            problems.append(Problem(field, "each once", ", ".join(names)))
+    if cluster.on_ttl == "keep" and cluster.ttl is None and cluster.idle_after is None:
+        problems.append(Problem("on_ttl", "a ttl to end", "none", "set ttl, or leave on_ttl out"))
+    _seconds(cluster.idle_after, "idle_after", problems, 600)
+    for index, override in enumerate(cluster.prices.overrides):
+        if override.capacity and override.capacity not in asks.CAPACITIES:
+            problems.append(
+                Problem(
+                    f"prices.overrides[{index}].capacity",
+                    "one of " + ", ".join(asks.CAPACITIES),
+                    repr(override.capacity),
+                )
+            )
+    return problems
+
+
+def _expose(cluster: Cluster) -> list[Problem]:
+    problems: list[Problem] = []
     if cluster.expose == "token" and (cluster.workload is None or cluster.kind != "service"):
         problems.append(
             Problem(
@@ -518,16 +554,11 @@ def _semantic(cluster: Cluster) -> list[Problem]:
                 "set network: managed",
             )
         )
-    if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
-        found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
-        problems.append(
-            Problem(
-                "ssh_key",
-                'one public key, as in "ssh-ed25519 AAAA... me"',
-                found,
-                "give the .pub file's content",
-            )
-        )
+    return problems
+
+
+def _labels(cluster: Cluster) -> list[Problem]:
+    problems: list[Problem] = []
     if len(cluster.labels) > _LABELS_MAX:
         problems.append(Problem("labels", f"at most {_LABELS_MAX}", str(len(cluster.labels))))
     for key, value in cluster.labels.items():
@@ -546,25 +577,6 @@ def _semantic(cluster: Cluster) -> list[Problem]:
                     f"labels.{key}",
                     "lowercase letters, digits, _ and -, at most 63",
                     repr(value)[: wording.FOUND_MAX],
-                )
-            )
-    problems.extend(secret.problems(cluster.secrets))
-    for field in ("providers", "regions"):
-        names = getattr(cluster, field)
-        if names is not None and not names:
-            problems.append(Problem(field, "at least one", "an empty list", "leave it out for any"))
-        if names and len(set(names)) != len(names):
-            problems.append(Problem(field, "each once", ", ".join(names)))
-    if cluster.on_ttl == "keep" and cluster.ttl is None and cluster.idle_after is None:
-        problems.append(Problem("on_ttl", "a ttl to end", "none", "set ttl, or leave on_ttl out"))
-    _seconds(cluster.idle_after, "idle_after", problems, 600)
-    for index, override in enumerate(cluster.prices.overrides):
-        if override.capacity and override.capacity not in asks.CAPACITIES:
-            problems.append(
-                Problem(
-                    f"prices.overrides[{index}].capacity",
-                    "one of " + ", ".join(asks.CAPACITIES),
-                    repr(override.capacity),
                 )
             )
     return problems

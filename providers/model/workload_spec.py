@@ -6,16 +6,13 @@ Imported with `providers.model.spec`, never on the way to a plan without a workl
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
-from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from providers.errors import Problem
-from providers.model import duration, wording
+from providers.model import duration
 from providers.model.workload import Checkpoint as CheckpointRecord
 from providers.model.workload import Task as TaskRecord
 from providers.model.workload import Training as TrainingRecord
@@ -63,45 +60,6 @@ DTYPES = Literal[
     "q4_k_m",
 ]
 
-SSH_PORT = 22
-FILES_MAX_BYTES = 8 * 1024
-"""All files together, gzipped and in base64: they travel in the start-up script, and EC2 takes 16
-KB of that.
-"""
-
-_ENV = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
-_TAKEN = re.compile(r"^(PATH|LD_.*|BASH_ENV|ENV|IFS|SHELLOPTS|BASHOPTS|GPUS_.*)\Z")
-"""Variables that the start-up script's own shell and tools would heed, or that it tells its
-programs by.
-"""
-_TASK = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
-_ARG = re.compile(r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")
-_PATH = re.compile(r"^(/|~/)?[A-Za-z0-9._][A-Za-z0-9._/-]*$")
-_IMAGE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$")
-_BUCKET = re.compile(
-    r"^(gs|s3)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$|^volume:[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-)
-_MODEL = re.compile(r"^[A-Za-z0-9./~_][A-Za-z0-9._:/~-]{0,254}$")
-
-
-def _no_store(text: str) -> tuple[str, str, str]:
-    """(wanted, found, what to do) of a text that is no store: which part of it is wrong."""
-    scheme, _, rest = text.partition("://")
-    bucket = rest.partition("/")[0]
-    if scheme not in {"gs", "s3"} or not bucket:
-        return "gs://BUCKET/PATH, s3://BUCKET/PATH or volume:NAME", text, ""
-    if not _BUCKET.match(f"{scheme}://{bucket}"):
-        return (
-            "a bucket's name of 3 to 63 lowercase letters, digits and . _ -",
-            bucket,
-            f"name yours, as in {scheme}://my-bucket/train",
-        )
-    return (
-        f"a path in {scheme}://{bucket} of letters, digits and . _ - /",
-        rest.partition("/")[2],
-        "rename the folder",
-    )
-
 
 def tokens_of(value: object) -> object:
     """`32k` of a sequence's tokens as 32768, `"8192"` as 8192, `1m` as a million; anything else as
@@ -142,7 +100,7 @@ class Train(_Part):
     hours: Mapping[str, RealNumber] = {}
 
 
-class _Program(_Part):
+class Program(_Part):
     """What one program is, whether it is the only one or one of several."""
 
     launcher: Launcher | None = None
@@ -159,14 +117,14 @@ class _Program(_Part):
     health: str = ""
 
 
-class Task(_Program):
+class Task(Program):
     """One of several programs on a machine, pinned to some of its GPUs."""
 
     name: str
     gpus: tuple[Annotated[int, Field(ge=0, le=63, strict=True)], ...] = ()
 
 
-class Workload(_Program):
+class Workload(Program):
     """What runs: a `command`, or a `launcher` with its own fields, or several `services`. See
     docs/how-to/workloads.md.
     """
@@ -201,218 +159,8 @@ class Workload(_Program):
         )
 
 
-def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
-    """What is wrong with a section beyond types, for a cluster of this kind with so many GPUs in a
-    machine. Paths begin with `workload`.
-    """
-    found: list[Problem] = []
-
-    def bad(path: str, wanted: str, value: object, todo: str = "") -> None:
-        found.append(Problem(f"workload.{path}", wanted, wording.shown(value), todo))
-
-    single = bool(workload.launcher or workload.command)
-    if single == bool(workload.services):
-        bad(
-            "services" if single else "command",
-            "a command or a launcher, or services",
-            "both" if single else None,
-        )
-    if single:
-        found.extend(_of_task("workload.", workload, kind, gpu_count))
-    for index, each in enumerate(workload.services):
-        found.extend(_of_task(f"workload.services[{index}].", each, kind, gpu_count))
-    names = [each.name for each in workload.services]
-    if len(set(names)) != len(names):
-        bad("services", "each name once", names)
-    ports = [each.port for each in workload.services if each.port]
-    if len(set(ports)) != len(ports):
-        bad("services", "each port once", ports)
-    pinned = [gpu for each in workload.services for gpu in each.gpus]
-    if len(set(pinned)) != sum(len(set(each.gpus)) for each in workload.services):
-        bad(
-            "services",
-            "each GPU for one of them",
-            sorted({gpu for gpu in pinned if pinned.count(gpu) > 1}),
-        )
-    if any("\x00" in line for line in workload.setup):
-        bad("setup", "lines without NUL", next(line for line in workload.setup if "\x00" in line))
-    if not _one_line(workload.resume):
-        bad("resume", "one line", workload.resume)
-    if workload.image and not _IMAGE.match(workload.image):
-        bad(
-            "image",
-            "a registry image such as pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime",
-            workload.image,
-        )
-    for target, content in workload.files.items():
-        if not _PATH.match(target) or ".." in target.split("/"):
-            bad("files", "paths of letters, digits, . _ / and -, without ..", target)
-        elif not _packed(content):
-            bad(
-                f"files.{target}",
-                "the content of a local file, packed",
-                content[:20],
-                "in a stack file write the path of the local file",
-            )
-    if sum(map(len, workload.files.values())) > FILES_MAX_BYTES:
-        total = sum(map(len, workload.files.values()))
-        bad(
-            "files",
-            f"at most {FILES_MAX_BYTES:,} bytes, packed",
-            f"{total:,} bytes",
-            "put them into an image, a repository (setup: git clone ...) or a bucket",
-        )
-    kept = workload.checkpoint
-    if kept is not None:
-        if not _BUCKET.match(kept.to):
-            bad("checkpoint.to", *_no_store(kept.to))
-        if not _PATH.match(kept.path) or ".." in kept.path.split("/"):
-            bad("checkpoint.path", "a path on the machine, without ..", kept.path)
-        elif not kept.path.startswith("/"):
-            bad(
-                "checkpoint.path",
-                "a path from the root, as in /ckpt: it is the same inside a container and outside",
-                kept.path,
-            )
-        try:
-            if duration.seconds(kept.every) < 10:
-                bad("checkpoint.every", "at least 10s", kept.every)
-        except ValueError:
-            bad(
-                "checkpoint.every",
-                'a duration such as "5m"',
-                kept.every,
-                duration.remedy(kept.every),
-            )
-    if workload.resume and kept is None:
-        bad("resume", "a checkpoint to resume from", None, "set checkpoint, or leave resume out")
-    if kind == "service" and workload.on_done == "keep":
-        bad("on_done", "nothing for a service: it does not end", "keep", "leave it out")
-    if workload.train is not None:
-        found.extend(_of_training(workload.train))
-        if workload.train.tokens and not any(each.model for each in (workload, *workload.services)):
-            bad(
-                "train.tokens",
-                "a model, whose size says how long so many tokens take",
-                "none",
-                "set model, as in model: 7b; or measured hours instead",
-            )
-    return found
-
-
-def _one_line(text: str) -> bool:
-    return not any(each in text for each in "\n\r\x00")
-
-
-def _packed(content: str) -> bool:
-    try:
-        return base64.b64decode(content, validate=True)[:2] == b"\x1f\x8b"
-    except ValueError:
-        return False
-
-
-def _of_task(at: str, task: _Program, kind: str, gpu_count: int) -> list[Problem]:
-    found: list[Problem] = []
-
-    def bad(path: str, wanted: str, value: object, todo: str = "") -> None:
-        found.append(Problem(f"{at}{path}", wanted, wording.shown(value), todo))
-
-    server = task.launcher in SERVERS
-    if isinstance(task, Task):
-        if not _TASK.match(task.name):
-            bad(
-                "name",
-                "lowercase letters, digits and -, at most 31, starting with a letter",
-                task.name,
-            )
-        if not task.launcher and not task.command:
-            bad("command", "a command or a launcher", None)
-        outside = [each for each in task.gpus if each >= gpu_count]
-        if outside:
-            bad("gpus", f"GPUs from 0 to {gpu_count - 1}", outside)
-        if len(set(task.gpus)) != len(task.gpus):
-            bad("gpus", "each GPU once", list(task.gpus))
-    if task.launcher and not server and not task.command:
-        bad("command", f"what {task.launcher} starts, as in 'train.py --epochs 3'", None)
-    if server and kind == "job":
-        bad("launcher", "one that ends, for a job", task.launcher, "set kind: service")
-    if kind == "service" and not server and not task.port:
-        bad("port", "the port that the service listens at", None)
-    if task.port == SSH_PORT:
-        bad("port", "another one than 22, where ssh listens", task.port)
-    if server and not task.model and task.launcher not in {"comfyui", "sd-webui"}:
-        bad("model", f"the model that {task.launcher} serves", None)
-    if task.model and not _MODEL.match(task.model):
-        bad(
-            "model", "a name such as meta-llama/Llama-3.1-70B, or a path on the machine", task.model
-        )
-    if task.command and not task.command.strip():
-        bad("command", "a command", task.command)
-    if not _one_line(task.command):
-        bad(
-            "command",
-            "one line",
-            task.command,
-            "put several lines into a script and send it with files",
-        )
-    for name in task.env:
-        if not _ENV.match(name):
-            bad("env", "names of letters, digits and _", name)
-        elif _TAKEN.match(name):
-            todo = (
-                "GPUS_* are ours"
-                if name.startswith("GPUS_")
-                else f"for one program set it in the command: env {name}=... PROGRAM"
-            )
-            bad(
-                f"env.{name}",
-                "a variable that does not decide which programs run, or how",
-                name,
-                todo,
-            )
-    for name, value in task.env.items():
-        if "\x00" in value:
-            bad(f"env.{name}", "a text without NUL", value)
-    for name in task.args:
-        if not _ARG.match(name):
-            bad("args", "names of letters, digits, . _ and -, as in max-num-seqs", name)
-    for name, given in task.args.items():
-        if isinstance(given, float) and not isfinite(given):
-            bad(f"args.{name}", "a finite number", given)
-        elif isinstance(given, str) and not _one_line(given):
-            bad(f"args.{name}", "one line", given)
-    if task.health and not re.match(r"^/[A-Za-z0-9._/-]*$", task.health):
-        bad("health", "a path such as /health", task.health)
-    if task.health and not (task.port or server):
-        bad("health", "a port to ask at", None, "set port")
-    return found
-
-
-def _of_training(train: Train) -> list[Problem]:
-    found: list[Problem] = []
-    if isinstance(train.tokens, str) and _amount(train.tokens) is None:
-        found.append(
-            Problem("workload.train.tokens", "a number such as 1B", repr(train.tokens)[:80])
-        )
-    elif not isinstance(train.tokens, str) and not 0 <= train.tokens < float("inf"):
-        found.append(Problem("workload.train.tokens", "a positive number", repr(train.tokens)))
-    if len(train.hours) > 1:
-        found.append(
-            Problem(
-                "workload.train.hours",
-                "hours on one GPU, as in {T4: 5}",
-                repr(dict(train.hours))[:80],
-            )
-        )
-    for gpu, hours in train.hours.items():
-        if not 0 < hours < float("inf"):
-            found.append(Problem(f"workload.train.hours.{gpu}", "more than 0 hours", repr(hours)))
-    if train.hours and train.tokens:
-        found.append(Problem("workload.train", "tokens or hours", "both"))
-    return found
-
-
-def _amount(text: str) -> float | None:
+def amount(text: str) -> float | None:
+    """`1.5B` as a number; None for what is none."""
     match = re.match(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kKmMbBtT]?)\s*$", text)
     return (
         float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()]
@@ -422,12 +170,12 @@ def _amount(text: str) -> float | None:
 
 
 def _training(train: Train) -> TrainingRecord:
-    tokens = _amount(train.tokens) or 0.0 if isinstance(train.tokens, str) else float(train.tokens)
+    tokens = amount(train.tokens) or 0.0 if isinstance(train.tokens, str) else float(train.tokens)
     gpu, hours = next(iter(train.hours.items()), ("", 0.0))
     return TrainingRecord(train.method, tokens, train.sequence, train.batch, float(hours), gpu)
 
 
-def _task(task: _Program, name: str) -> TaskRecord:
+def _task(task: Program, name: str) -> TaskRecord:
     return TaskRecord(
         name=name,
         launcher=task.launcher or "",

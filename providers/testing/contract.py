@@ -19,7 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.testing import drift_cases, fault_cases, life_cases, money_cases
-from providers.testing.bench import Bench, Harness, Knobs, StandIn, environment
+from providers.testing.bench import Bench, environment
+from providers.testing.harness import Harness, Knobs, StandIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Adapter
     from providers.model.machine import Order, Ticket
-    from providers.testing.bench import Bench, Harness
+    from providers.testing.bench import Bench
+    from providers.testing.harness import Harness
 
 
 def cases(harness: Harness) -> list[Callable[[Bench], None]]:

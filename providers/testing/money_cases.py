@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
     from providers.model.machine import Handle, Node
     from providers.remote.probe import Ordered
-    from providers.testing.bench import Bench, Harness
+    from providers.testing.bench import Bench
+    from providers.testing.harness import Harness
 
 
 def cases(harness: Harness) -> list[Callable[[Bench], None]]:

@@ -10,7 +10,7 @@ from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import MANIFEST, adapter, errors
 from providers.rehearsal.clouds.vertex import console
 from providers.model.machine import Setup
-from providers.testing.bench import StandIn
+from providers.testing.harness import StandIn
 from providers.testing.contract import Harness, cases
 
 

@@ -16,7 +16,7 @@ from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
-from providers.testing.bench import StoreClock
+from providers.testing.harness import StoreClock
 from providers.cli.rehearse_state import state
 
 BUYS = {

@@ -14,7 +14,7 @@ from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster
-from providers.testing.bench import StoreClock
+from providers.testing.harness import StoreClock
 
 JOB = {
     "kind": "job",

@@ -12,7 +12,7 @@ from providers.engine import operations
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
-from providers.testing.bench import StoreClock
+from providers.testing.harness import StoreClock
 
 SPECS = {
     "gcp": {

@@ -17,7 +17,7 @@ from providers.home import home
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed, HalfMade
 from providers.model.spec import read_cluster
-from providers.testing.bench import StoreClock
+from providers.testing.harness import StoreClock
 
 JOB = {
     "kind": "job",

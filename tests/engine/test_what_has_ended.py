@@ -17,7 +17,7 @@ from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.plugin import diff
-from providers.testing.bench import StoreClock
+from providers.testing.harness import StoreClock
 
 MACHINE = {"gpu": "H100:8", "spot": "only", "ttl": "20h", "providers": ["gcp"]}
 JOB = {

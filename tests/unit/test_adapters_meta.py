@@ -21,7 +21,7 @@ from providers.engine.runtime.world import open_world
 from providers.errors import CloudError
 from providers.model.ask import CAPACITIES, Ask, Choice
 from providers.model.machine import Setup
-from providers.testing.bench import StoreClock
+from providers.testing.harness import StoreClock
 from providers.testing.contract import Harness
 from providers.testing.fake_adapter import FakeCloud
 
