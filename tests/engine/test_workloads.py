@@ -17,7 +17,6 @@ from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster
-from providers.model.workload import ROOT
 from providers.testing.harness import StoreClock
 
 CLOUDS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:1", "modal": "L4:1"}
