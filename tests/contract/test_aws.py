@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.adapters.aws import MANIFEST, errors
+from providers.adapters.aws import MANIFEST, errors, error_codes
 from providers.rehearsal.clouds.aws import console, things
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
 from providers.testing.contract import Harness, cases
@@ -11,7 +11,7 @@ CONTEXT = errors.Context("a test", creating=True)
 
 
 def provoke(code):
-    if code in errors.STATE_REASONS:
+    if code in error_codes.STATE_REASONS:
         return errors.from_state({"Code": code}, CONTEXT, ())
     return errors.from_response({"Error": {"Code": code}}, CONTEXT)
 

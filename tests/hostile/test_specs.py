@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.adapters import registry
-from providers.adapters.aws import compile as ec2
-from providers.adapters.gcp import compile as gce
+from providers.adapters.aws import compile as ec2, region_facts, first_boot
+from providers.adapters.gcp import compile as gce, machine_metadata
 from providers.adapters.modal import deployment
 from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
@@ -86,11 +86,13 @@ def compiled(spec, name):
             elif provider == "aws":
                 ec2.creating_call(
                     order,
-                    ec2.Around(ec2.Image("ami-1"), ("sg-1",), subnets=((first.zone, "subnet-1"),)),
+                    region_facts.Around(
+                        region_facts.Image("ami-1"), ("sg-1",), subnets=((first.zone, "subnet-1"),)
+                    ),
                 )
                 scripts = [
                     script
-                    for script in [ec2.first_boot(order.setup, order.candidates[0].region)]
+                    for script in [first_boot.first_boot(order.setup, order.candidates[0].region)]
                     if script
                 ]
                 assert all(len(base64.b64encode(script.encode())) for script in scripts)
@@ -252,7 +254,7 @@ def test_the_wire_carries_anything(values):
 @given(text=st.one_of(TEXTS, st.sampled_from(SHELL)))
 def test_a_container_name_reaches_no_shell(text):
     """Whatever a container is called, were it let through, the start-up script quotes it."""
-    script = gce.start_up_script(text)
+    script = machine_metadata.start_up_script(text)
     if "\x00" not in text:
         harmless(script)
 

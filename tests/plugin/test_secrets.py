@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from providers.adapters.aws import compile as ec2
+from providers.adapters.aws import compile as ec2, first_boot, region_facts
 from providers.adapters.gcp import compile as gce
 from providers.adapters import registry
 from providers.errors import NotConfigured, Unsupported
@@ -124,7 +124,12 @@ def test_a_machine_needs_an_identity_to_fetch_with():
     spec = check(secrets=ALL, options=ACCOUNTS).spec
     for provider, compiled in (
         ("gcp", gce.creating_call),
-        ("aws", lambda made: ec2.creating_call(made, ec2.Around(ec2.Image("ami-1"), ("sg-1",)))),
+        (
+            "aws",
+            lambda made: ec2.creating_call(
+                made, region_facts.Around(region_facts.Image("ami-1"), ("sg-1",))
+            ),
+        ),
     ):
         made = order(spec, provider)
         with pytest.raises(Unsupported, match="secrets"):
@@ -279,7 +284,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
         gpu="A10G:1", secrets=secrets, options=ACCOUNTS, providers=["aws"], regions=["us-east-1"]
     ).spec
     made = order(spec, "aws")
-    script = ec2.first_boot(made.setup, made.candidates[0].region)
+    script = first_boot.first_boot(made.setup, made.candidates[0].region)
     place = Place(tmp_path)
     (tmp_path / "value").write_text(f"{VALUE}\n")
     place.tool("aws", f"if [[ $* == *ssm* ]]; then cat {tmp_path}/value; else echo wandb-value; fi")
@@ -295,7 +300,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
     )
     assert "newline" not in log
     assert "WantedBy=multi-user.target" in (tmp_path / "gpus-secrets.service").read_text()
-    call = ec2.creating_call(made, ec2.Around(ec2.Image("ami-1"), ("sg-1",)))
+    call = ec2.creating_call(made, region_facts.Around(region_facts.Image("ami-1"), ("sg-1",)))
     data = call.template["LaunchTemplateData"]
     assert data["IamInstanceProfile"] == {"Name": "gpu"}
     assert unpacked(base64.b64decode(data["UserData"]).decode()) == script and AWS in script

@@ -14,7 +14,14 @@ from botocore.validate import ParamValidator
 
 import providers
 from providers.adapters.aws import CAPABILITIES, MANIFEST, machines
-from providers.adapters.aws import compile as native
+from providers.adapters.aws import (
+    compile as native,
+    region_facts,
+    first_boot,
+    grouping,
+    tagging,
+    demands,
+)
 from providers.adapters.aws.options import Options, problems, read
 from providers.rehearsal.clouds.aws import places, wire
 from providers.rehearsal.script import unpacked
@@ -24,8 +31,8 @@ from providers.model.offer import Candidate, Offer
 from providers.model.place import Scope
 
 A, B, C = "use1-az1", "use1-az2", "use1-az4"
-IMAGE = native.Image("ami-0123456789abcdef0", "/dev/sda1", 75)
-AROUND = native.Around(
+IMAGE = region_facts.Image("ami-0123456789abcdef0", "/dev/sda1", 75)
+AROUND = region_facts.Around(
     IMAGE,
     ("sg-0123456789abcdef0",),
     (A, B, C),
@@ -266,7 +273,7 @@ def test_a_group_never_changes_the_plans_order(candidates, size):
     """A region's on-demand run is one fleet; Spot only where candidates rank equal; several nodes
     and other regions stand alone.
     """
-    assert size == native.group(candidates)
+    assert size == grouping.group(candidates)
 
 
 # CreateFleet
@@ -359,19 +366,19 @@ def test_marks_labels_and_names_are_tags():
     assert mark == {
         tag["Key"]: tag["Value"] for tag in call.template["TagSpecifications"][0]["Tags"]
     }
-    assert Mark("own1", "train", "gen1", "0123456789abcdef") == native.mark_of(specs["instance"])
-    assert native.mark_of({"Name": "x"}) is None
+    assert Mark("own1", "train", "gen1", "0123456789abcdef") == tagging.mark_of(specs["instance"])
+    assert tagging.mark_of({"Name": "x"}) is None
 
 
 def test_the_list_of_labels_fits_into_one_tag():
     """Names beyond 256 characters are not listed, and then not taken away later either."""
     many = {f"label-{index:02}-{'x' * 40}": "1" for index in range(10)}
-    assert len(native.label_tags(many)["gpus-labels"]) <= 256 and native.label_tags({}) == {}
+    assert len(tagging.label_tags(many)["gpus-labels"]) <= 256 and tagging.label_tags({}) == {}
 
 
 def test_the_disk_is_as_asked_and_never_smaller_than_the_image():
     """gp3 of the asked size, the root device's own name, deleted with the machine."""
-    around = AROUND._replace(image=native.Image("ami-1", "/dev/xvda", 120))
+    around = AROUND._replace(image=region_facts.Image("ami-1", "/dev/xvda", 120))
     for asked, size in ((None, 120), (50, 120), (500, 500)):
         (mapping,) = native.creating_call(order(disk_gib=asked), around).template[
             "LaunchTemplateData"
@@ -454,7 +461,7 @@ def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa():
     assert {"GroupName": f"gpus-{TOKEN}"} == call.body["Placement"] and (
         f"gpus-{TOKEN}",
         True,
-    ) == native.placement_group(wanted)
+    ) == region_facts.placement_group(wanted)
     cards = [
         (item["NetworkCardIndex"], item["DeviceIndex"], item["InterfaceType"])
         for item in call.body["NetworkInterfaces"]
@@ -514,7 +521,7 @@ def test_an_own_reservation_or_capacity_block_is_named(block):
     ever bought.
     """
     around = AROUND._replace(
-        reservation=native.Reservation("cr-0123456789abcdef0", "p5.48xlarge", A, block)
+        reservation=region_facts.Reservation("cr-0123456789abcdef0", "p5.48xlarge", A, block)
     )
     call = native.creating_call(
         order(candidate(A, capacity="reservation", reservation="cr-0123456789abcdef0")), around
@@ -569,14 +576,14 @@ def test_the_clusters_own_key_stands_beside_the_users():
 
 def test_b32_user_data_is_bounded_when_planning():
     """More user data than EC2 takes is a problem, with both sizes; an ordinary key is none."""
-    (problem,) = native.fits(
+    (problem,) = first_boot.fits(
         Setup(
             ssh_public_key="ssh-rsa "
             + base64.b64encode(random.Random(1).randbytes(16_384)).decode()
         )
     )
     assert problem.wanted == "user data of at most 16,384 bytes"
-    assert [] == native.fits(
+    assert [] == first_boot.fits(
         Setup(
             ssh_public_key="ssh-rsa "
             + base64.b64encode(random.Random(1).randbytes(3_000)).decode(),
@@ -588,9 +595,9 @@ def test_b32_user_data_is_bounded_when_planning():
 def test_several_network_cards_have_no_public_address():
     """Nodes joined by EFA over several cards are not reached from here; a single machine is."""
     several = candidate(machine_type="p5.48xlarge", nodes=2)
-    assert "no public address" in native.unreachable(several, Setup())
-    assert "" == native.unreachable(several, Setup(options=(("efa", False),)))
-    assert "" == native.unreachable(candidate(machine_type="p5.48xlarge"), Setup())
+    assert "no public address" in demands.unreachable(several, Setup())
+    assert "" == demands.unreachable(several, Setup(options=(("efa", False),)))
+    assert "" == demands.unreachable(candidate(machine_type="p5.48xlarge"), Setup())
 
 
 def test_a_kept_machine_is_stopped_and_may_be_started_again():

@@ -7,7 +7,7 @@ import botocore.parsers
 import pytest
 
 from providers import errors as tree
-from providers.adapters.aws import errors, machines
+from providers.adapters.aws import errors, error_codes, client_errors, machines
 from providers.adapters.aws.errors import (
     Context,
     from_exception,
@@ -82,12 +82,12 @@ def pool(code, zone_name="", machine_type="p5.48xlarge", zone_id=""):
     }
 
 
-@pytest.mark.parametrize("code", sorted(errors.CODES))
+@pytest.mark.parametrize("code", sorted(error_codes.CODES))
 def test_every_code_is_classified_from_a_payload(code):
     """Each row's class comes out, with the code, the provider and something to do; the same code in
     other words means the same.
     """
-    row = errors.CODES[code]
+    row = error_codes.CODES[code]
     for message in ("first words", "other words, VcpuLimitExceeded"):
         got = from_response(response(code, message), context())
         assert type(got) is row.kind and (code, "aws") == (got.code, got.provider)
@@ -99,10 +99,10 @@ def test_every_code_is_classified_from_a_payload(code):
 def test_every_row_says_where_it_is_from():
     """A source and a date stand at each code, status, state reason and exception."""
     rows = [
-        *errors.CODES.values(),
-        *errors.STATUSES.values(),
-        *errors.STATE_REASONS.values(),
-        *errors.EXCEPTIONS.values(),
+        *error_codes.CODES.values(),
+        *error_codes.STATUSES.values(),
+        *error_codes.STATE_REASONS.values(),
+        *client_errors.EXCEPTIONS.values(),
     ]
     assert all(row.source and row.seen and row.todo for row in rows)
 
@@ -112,10 +112,10 @@ def test_every_class_that_ec2_can_mean_is_reachable():
     market that sells offers away.
     """
     rows = [
-        *errors.CODES.values(),
-        *errors.STATUSES.values(),
-        *errors.STATE_REASONS.values(),
-        *errors.EXCEPTIONS.values(),
+        *error_codes.CODES.values(),
+        *error_codes.STATUSES.values(),
+        *error_codes.STATE_REASONS.values(),
+        *client_errors.EXCEPTIONS.values(),
     ]
     reached = {row.kind for row in rows} | {row.reading for row in rows if row.reading}
     leaves = {
@@ -245,7 +245,7 @@ def test_own_helpers_that_vanished_are_made_again():
     """A group, template or placement group of the adapter's own that another run tidied away is a
     passing fault; a user's own is not there.
     """
-    for code in errors.OWN:
+    for code in error_codes.OWN:
         assert type(from_response(response(code), context(own=True))) is Transient
         assert type(from_response(response(code), context(own=False))) is Unsupported
         assert type(from_fleet([pool(code)], context(own=True))) is Transient
@@ -266,13 +266,13 @@ def test_an_unknown_code_is_unclassified_and_a_bare_status_is_read():
     assert type(from_response(response("599", "", 599), context())) is OutcomeUnknown
 
 
-@pytest.mark.parametrize("code", sorted(errors.STATE_REASONS))
+@pytest.mark.parametrize("code", sorted(error_codes.STATE_REASONS))
 def test_every_state_reason_is_classified(code):
     """A machine that ended before it ran says why; an unlisted reason counts as no capacity there
     for a short while.
     """
     got = from_state({"Code": code, "Message": "words"}, context(), (candidate(),))
-    assert type(got) is errors.STATE_REASONS[code].kind and code == got.code
+    assert type(got) is error_codes.STATE_REASONS[code].kind and code == got.code
     assert isinstance(from_state({"Code": "Server.New"}, context(), (candidate(),)), NoCapacity)
     assert isinstance(
         from_state({"Code": "Server.VcpuLimitExceeded"}, context(), (candidate(),)), QuotaExceeded
@@ -293,7 +293,9 @@ def test_no_exception_of_botos_is_unmapped():
         *every(botocore.exceptions.BotoCoreError),
         *every(botocore.parsers.ResponseParserError),
     ]
-    assert len(kinds) > 60 and [] == [kind for kind in kinds if not errors.known_exception(kind)]
+    assert len(kinds) > 60 and [] == [
+        kind for kind in kinds if not client_errors.known_exception(kind)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from providers import errors
 from providers.adapters.clore import errors as codes
-from providers.adapters.clore import mark, market, orders
+from providers.adapters.clore import mark, market, pricing, orders
 from providers.adapters.clore.adapter import ACCEPTED_S, HEARD_S, SETTLE_S, CloreAdapter, handle_of
 from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
@@ -459,7 +459,7 @@ def test_b13_a_spot_order_says_so_and_bids(bench):
     ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=400_000)))
     (made,) = bench.alive()
     assert (True, 6.4) == (made.spot, made.per_day)
-    assert market.hourly_micro_usd(Decimal("6.4"), "spot") == ticket.placed.micro_usd
+    assert pricing.hourly_micro_usd(Decimal("6.4"), "spot") == ticket.placed.micro_usd
     assert "spot" == bench.adapter.observe(ticket.handles)[0].capacity
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from providers.adapters.clore import market, names
+from providers.adapters.clore import market, figures, names
 from providers.adapters.clore.options import Options, problems, read
 from providers.rehearsal.clouds.clore import inventory
 from providers.catalog import names as catalog
@@ -36,7 +36,7 @@ def listing(*servers, options=OPEN, rates=None):
 
 def offered(found, gpu, count):
     return {
-        market.ordered_server(o.machine_type)
+        figures.ordered_server(o.machine_type)
         for o in found.offers
         if o.gpu_type == gpu and o.gpu_count == count and not o.restriction
     }
@@ -112,7 +112,7 @@ def test_every_spelling_means_to_the_catalog_what_it_means_here():
 )
 def test_b04_texts_of_the_market(text, ram, name):
     """Form factor, generation and memory decide; what is not a known whole is unknown."""
-    found = market.gpus(server(gpu=text, array=None, ram=ram))
+    found = figures.gpus(server(gpu=text, array=None, ram=ram))
     assert name == (None if isinstance(found, str) else found.model.name)
 
 
@@ -295,7 +295,7 @@ def test_odd_figures_do_not_break_a_listing():
     offer, _ = listing(server(mrl=72.5, specs=specs)).offers
     assert (0.0, "XX") == (offer.memory_gib, offer.region)
     assert "at most 72.5 h" in offer.left_out
-    assert Decimal("97.5735") == market.disk_gb(specs["disk"])
+    assert Decimal("97.5735") == figures.disk_gb(specs["disk"])
 
 
 def test_offers_of_the_rehearsal_market_are_unique_and_priced():

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from providers import errors
-from providers.adapters.aws import errors as aws
+from providers.adapters.aws import errors as aws, error_codes
 from providers.adapters.clore import client as clore_client
 from providers.adapters.clore import errors as clore
 from providers.adapters.gcp import errors as gcp
@@ -304,7 +304,7 @@ def test_what_ec2_answers(code):
     assert (kind, scope) == (type(found), scope_name(found.scopes))
     inside = fleet(code)
     assert (errors.Transient if kind is errors.OutcomeUnknown else kind) is type(inside)
-    assert aws.CODES[code].source and aws.CODES[code].seen
+    assert error_codes.CODES[code].source and error_codes.CODES[code].seen
 
 
 LOST = {
@@ -325,7 +325,7 @@ def test_what_ec2_says_of_a_machine_that_ended_as_it_started(code):
     kind, scope = LOST[code]
     found = aws.from_state({"Code": code, "Message": "words"}, EC2, EC2.candidates)
     assert (kind, scope) == (type(found), scope_name(found.scopes))
-    assert aws.STATE_REASONS[code].source and aws.STATE_REASONS[code].seen
+    assert error_codes.STATE_REASONS[code].source and error_codes.STATE_REASONS[code].seen
 
 
 @pytest.mark.parametrize(

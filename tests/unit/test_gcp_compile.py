@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from providers.adapters.gcp import CAPABILITIES, MANIFEST
-from providers.adapters.gcp import compile as native
+from providers.adapters.gcp import compile as native, grouping, machine_metadata
 from providers.adapters.gcp import machines
 from providers.adapters.gcp.options import IMAGE_FAMILY, problems
 from providers.errors import Unsupported
@@ -124,7 +124,7 @@ def test_every_body_conforms_to_the_discovery_document(given):
     """No field, type or enum of a body is unknown to the installed discovery document."""
     call = native.creating_call(given, ("us-central1-a", "us-central1-b", "us-central1-c"))
     conforms(
-        {"$ref": "Instance" if call.method == native.INSERT else "BulkInsertInstanceResource"},
+        {"$ref": "Instance" if call.method == grouping.INSERT else "BulkInsertInstanceResource"},
         call.body,
     )
 
@@ -148,7 +148,7 @@ def test_b10_every_gpu_machine_terminates_on_host_maintenance(machine_type, capa
     call = native.creating_call(
         order(candidate(machine_type=machine_type, capacity=capacity, reservation="mine"))
     )
-    body = call.body if call.method == native.INSERT else call.body["instanceProperties"]
+    body = call.body if call.method == grouping.INSERT else call.body["instanceProperties"]
     assert "TERMINATE" == body["scheduling"]["onHostMaintenance"]
 
 
@@ -175,12 +175,12 @@ def test_one_place_is_a_zonal_call_and_several_are_a_regional_one():
     plan does not hold.
     """
     alone = native.creating_call(order())
-    assert (native.ZONAL, "us-central1-a") == (alone.method, alone.zone)
+    assert (grouping.ZONAL, "us-central1-a") == (alone.method, alone.zone)
     both = native.creating_call(
         order(candidate("us-central1-a"), candidate("us-central1-c")),
         ("us-central1-a", "us-central1-b", "us-central1-c"),
     )
-    assert (native.REGIONAL, "") == (both.method, both.zone)
+    assert (grouping.REGIONAL, "") == (both.method, both.zone)
     assert {
         "targetShape": "ANY_SINGLE_ZONE",
         "locations": {
@@ -194,7 +194,7 @@ def test_one_place_is_a_zonal_call_and_several_are_a_regional_one():
 def test_a_candidate_without_a_zone_leaves_the_zone_to_google():
     """Where the catalog knows only the region, the region is asked, and no zone is named."""
     call = native.creating_call(order(candidate("", region="us-east4")))
-    assert (native.REGIONAL, "us-east4", {"targetShape": "ANY_SINGLE_ZONE"}) == (
+    assert (grouping.REGIONAL, "us-east4", {"targetShape": "ANY_SINGLE_ZONE"}) == (
         call.method,
         call.region,
         call.body["locationPolicy"],
@@ -270,7 +270,7 @@ def test_a_group_never_changes_the_plan_s_order(candidates, expected):
     """Only leading candidates that Google would try in this very order, or that rank equal, share a
     call.
     """
-    assert expected == native.group(candidates)
+    assert expected == grouping.group(candidates)
 
 
 def test_spot_is_deleted_when_taken_and_never_restarted():
@@ -329,7 +329,7 @@ def test_b34_ttl_is_no_edit_in_place():
 def test_flex_start_waits_in_one_zone_with_a_run_limit():
     """Flex-start is an insert with a queue, a run limit (7 days without a ttl) and no reservation."""
     call = native.creating_call(order(candidate(capacity="flex-start"), wait_s=900))
-    assert (native.INSERT, "train-0") == (call.method, call.body["name"])
+    assert (grouping.INSERT, "train-0") == (call.method, call.body["name"])
     assert "zones/us-central1-a/machineTypes/a3-highgpu-8g" == call.body["machineType"]
     assert (
         "zones/us-central1-a/diskTypes/pd-balanced"
@@ -370,7 +370,7 @@ def test_several_flex_start_nodes_are_made_at_once_or_not():
     so.
     """
     call = native.creating_call(order(candidate(capacity="flex-start"), nodes=2))
-    assert native.ZONAL == call.method
+    assert grouping.ZONAL == call.method
     assert any("queues only single machines" in note for note in call.notes)
 
 
@@ -526,7 +526,7 @@ def test_the_clusters_own_key_stands_beside_the_users():
     assert [{"key": "ssh-keys", "value": f"gpus:{OWN}"}] == properties(own_public_key=OWN)[
         "metadata"
     ]["items"]
-    assert [OWN] == native.own_keys(both[0]["value"]) and [] == native.own_keys(
+    assert [OWN] == machine_metadata.own_keys(both[0]["value"]) and [] == machine_metadata.own_keys(
         "gpus:ssh-ed25519 AAAA me"
     )
 
@@ -535,12 +535,14 @@ def test_b32_what_a_machine_is_told_at_its_start_is_bounded_when_planning():
     """More than Google takes in a value is a problem of the section, with both sizes; what fits is
     none.
     """
-    (problem,) = native.fits({}, Setup(ssh_public_key="ssh-rsa " + "A" * 262_144))
+    (problem,) = machine_metadata.fits({}, Setup(ssh_public_key="ssh-rsa " + "A" * 262_144))
     assert (
         "metadata (ssh-keys) of at most 262,144 bytes" in problem.wanted
         and problem.found == "262,157"
     )
-    assert [] == native.fits({"container": "job:1"}, Setup(ssh_public_key="ssh-ed25519 AAAA me"))
+    assert [] == machine_metadata.fits(
+        {"container": "job:1"}, Setup(ssh_public_key="ssh-ed25519 AAAA me")
+    )
 
 
 def test_a_login_that_the_declaration_rules_out_is_known():
@@ -566,11 +568,11 @@ def test_the_ssh_key_is_metadata_and_there_is_none_without_one():
 
 def test_the_container_s_script_is_a_valid_shell_script_with_the_image_quoted():
     """bash parses the script, and the image stands in it quoted."""
-    script = native.start_up_script("nvcr.io/nvidia/pytorch:25.09-py3")
+    script = machine_metadata.start_up_script("nvcr.io/nvidia/pytorch:25.09-py3")
     assert 0 == subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode
     assert f"image={shlex.quote('nvcr.io/nvidia/pytorch:25.09-py3')}" in script
     assert "{{json .Runtimes}}" in script and "{{.Config.Image}}" in script
-    assert "image='a b; rm -rf /'" in native.start_up_script("a b; rm -rf /")
+    assert "image='a b; rm -rf /'" in machine_metadata.start_up_script("a b; rm -rf /")
 
 
 @pytest.mark.parametrize(
@@ -683,7 +685,9 @@ esac
         (self.home / "codes").write_text("".join(f"{code}\n" for code in codes))
         (self.home / "system").write_text(system)
         (self.home / "calls").write_text("")
-        script = native.start_up_script(image).replace("/var/lib/gpus", str(self.home / "state"))
+        script = machine_metadata.start_up_script(image).replace(
+            "/var/lib/gpus", str(self.home / "state")
+        )
         env = {"PATH": f"{self.tools}:/usr/bin:/bin"}
         done = subprocess.run(
             ["bash", "-c", script], env=env, capture_output=True, text=True, timeout=20
@@ -708,4 +712,4 @@ def test_b32_a_finished_container_is_not_run_again_at_the_next_boot(tmp_path):
     assert [] == box.boot("job:1") == box.boot("job:1")
     assert ["rm", "run"] == box.boot("job:2")
     assert ["start"] == box.boot("job:2")
-    assert "--restart on-failure" in native.start_up_script("job:1")
+    assert "--restart on-failure" in machine_metadata.start_up_script("job:1")

@@ -7,18 +7,10 @@ import socket
 
 import pytest
 
-from providers.adapters.gcp import errors
-from providers.adapters.gcp.errors import (
-    CODES,
-    EXCEPTIONS,
-    STATUSES,
-    Context,
-    clean,
-    from_exception,
-    from_http,
-    from_operation,
-    known_exception,
-)
+from providers.adapters.gcp import errors, error_codes
+from providers.adapters.gcp.error_codes import CODES, STATUSES
+from providers.adapters.gcp.client_errors import EXCEPTIONS, known_exception
+from providers.adapters.gcp.errors import Context, clean, from_exception, from_http, from_operation
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -481,12 +473,12 @@ def test_every_class_is_one_of_the_tree():
     for row in [*CODES.values(), *STATUSES.values(), *EXCEPTIONS.values()]:
         assert issubclass(row.kind, CloudError) and row.kind is not CloudError
         assert row.scope in (
-            errors.PLACE,
-            errors.ZONE,
-            errors.REGION,
-            errors.QUOTA,
-            errors.ALL,
-            errors.NOTHING,
+            error_codes.PLACE,
+            error_codes.ZONE,
+            error_codes.REGION,
+            error_codes.QUOTA,
+            error_codes.ALL,
+            error_codes.NOTHING,
         )
 
 

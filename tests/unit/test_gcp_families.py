@@ -5,7 +5,7 @@ over Google's own client; what is not sold is refused.
 import pytest
 
 from providers.adapters.gcp import CAPABILITIES, MANIFEST, fabric, machines
-from providers.adapters.gcp import compile as native
+from providers.adapters.gcp import compile as native, grouping
 from providers.adapters.gcp.options import ARM_IMAGE, problems
 from providers.api import plan
 from providers.errors import NoCapacity, NotConfigured, Unsupported
@@ -265,7 +265,7 @@ def test_zones_with_unlike_fabrics_share_no_call():
     section = {"fabric": {"us-central1-b": nics("a3-ultragpu-8g", "us-central1-b")}}
     assert (3, 1) == (MANIFEST.limits.together(run, {}), MANIFEST.limits.together(run, section))
     assert 2 == MANIFEST.limits.together(run[1:], section)
-    assert 3 == native.group(run)
+    assert 3 == grouping.group(run)
 
 
 def test_machines_of_unlike_disks_or_interfaces_share_no_call():
@@ -276,7 +276,7 @@ def test_machines_of_unlike_disks_or_interfaces_share_no_call():
         candidate(kind, zone="us-central1-b")
         for kind in ("a3-highgpu-8g", "a3-edgegpu-8g", "a3-edgegpu-8g-nolssd", "a3-ultragpu-8g")
     )
-    assert [2, 1, 1] == [native.group([high, other]) for other in (edge, bare, ultra)]
+    assert [2, 1, 1] == [grouping.group([high, other]) for other in (edge, bare, ultra)]
 
 
 @pytest.mark.parametrize(

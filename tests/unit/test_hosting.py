@@ -8,7 +8,7 @@ import pytest
 import providers
 from providers.adapters import registry
 from providers.adapters.aws.host import host as aws
-from providers.adapters.clore import market
+from providers.adapters.clore import market, filters
 from providers.adapters.clore.options import Options
 from providers.adapters.gcp.host import host as gcp
 from providers.cli.stackfile import read as read_stack
@@ -408,7 +408,9 @@ def test_an_images_cuda_is_read_from_its_name_alone(image, found):
 def test_an_image_newer_than_a_hosts_driver_is_refused(image, version, why):
     """C13 (vllm#18813): `cuda13.0` at a host with CUDA 12.8 was bought."""
     server = {**servers()[0], "cuda_version": version}
-    assert (why in market.undriven(server, image)) if why else market.undriven(server, image) == ""
+    assert (
+        (why in filters.undriven(server, image)) if why else filters.undriven(server, image) == ""
+    )
 
 
 def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatch):

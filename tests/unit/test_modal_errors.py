@@ -9,7 +9,7 @@ from modal_proto import api_pb2
 
 from providers import errors as tree
 from providers.adapters.modal import errors
-from providers.adapters.modal.client import Credentials, credentials
+from providers.adapters.modal.sign_in import Credentials, credentials
 
 
 def raised(status, details=None):

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from modal_cloud import Cloud  # noqa: E402
 from test_modal_gpu import candidate, order  # noqa: E402
 
-from providers.adapters.modal import client as connection  # noqa: E402
+from providers.adapters.modal import client as connection, sign_in, sdk  # noqa: E402
 from providers.rehearsal.clouds import modal  # noqa: E402
 from providers.adapters.modal.adapter import Modal  # noqa: E402
 from providers.rehearsal.clouds.modal import console, service  # noqa: E402
@@ -400,7 +400,7 @@ def test_a_server_that_is_away_is_said_at_once(tmp_path):
     nothing was sent.
     """
     client = connection.Client(
-        connection.Credentials("a", "b", "test"),
+        sign_in.Credentials("a", "b", "test"),
         url=f"unix://{tmp_path}/none.sock",
         environment="main",
     )
@@ -417,7 +417,7 @@ def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch):
     cloud.store.add_fault("modal", "SandboxWait", "delay", seconds=3)
     with pytest.raises(Transient):
         adapter.client._call(
-            "SandboxWait", connection._proto().SandboxWaitRequest(sandbox_id="sb-x"), limit_s=0.2
+            "SandboxWait", sdk.protocol().SandboxWaitRequest(sandbox_id="sb-x"), limit_s=0.2
         )
 
 

@@ -111,7 +111,7 @@ def test_a_failed_heartbeat_of_the_client_prints_no_traceback():
     import io
     import logging
 
-    from providers.adapters.modal.client import import_client
+    from providers.adapters.modal.sdk import import_client
 
     import_client(rehearsal=True)
     logger, shown = logging.getLogger("modal-utils"), io.StringIO()

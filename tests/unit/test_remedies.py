@@ -8,7 +8,7 @@ import re
 import pytest
 
 from providers import errors as tree
-from providers.adapters.aws import errors as aws
+from providers.adapters.aws import errors as aws, error_codes
 from providers.adapters.clore import errors as clore
 from providers.adapters.gcp import errors as gcp
 from providers.adapters.gcp.vertex import errors as vertex
@@ -44,7 +44,7 @@ def of_aws():
             "t",
             (candidate("aws", capacity),),
         )
-        for code, row in aws.CODES.items():
+        for code, row in error_codes.CODES.items():
             yield (
                 f"{code} {capacity}",
                 row.todo,
@@ -55,7 +55,7 @@ def of_aws():
                 row.todo,
                 aws.from_fleet([{"ErrorCode": code, "ErrorMessage": LONG}], context),
             )
-    for status, row in aws.STATUSES.items():
+    for status, row in error_codes.STATUSES.items():
         yield (
             str(status),
             row.todo,
@@ -64,7 +64,7 @@ def of_aws():
                 context,
             ),
         )
-    for code, row in aws.STATE_REASONS.items():
+    for code, row in error_codes.STATE_REASONS.items():
         yield (
             code,
             row.todo,

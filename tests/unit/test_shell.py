@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import providers
-from providers.adapters.aws import compile as aws
+from providers.adapters.aws import compile as aws, first_boot
 from providers.adapters.clore.options import COMMAND_MAX, running
 from providers.adapters.modal import exec as modal_exec
 from providers.adhoc import trial
@@ -262,7 +262,7 @@ def test_largest_start_up_leaves_room_for_what_the_user_adds():
         secrets=(("HF_TOKEN", "ssm:/ml/hf"),),
         script=script(made, release="shutdown -h now"),
     )
-    assert len(aws.user_data(setup)) < aws.USER_DATA_MAX / 2
+    assert len(first_boot.user_data(setup)) < first_boot.USER_DATA_MAX / 2
 
 
 # Launchers that are programs

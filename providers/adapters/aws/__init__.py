@@ -98,7 +98,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     """What is more than EC2 takes; and secrets are fetched by the machine itself, as some instance
     profile. Pure.
     """
-    from providers.adapters.aws.compile import fits as told
+    from providers.adapters.aws.first_boot import fits as told
     from providers.model.secret import providers_of
 
     found = list(told(setup))
@@ -130,7 +130,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
 
 def unreachable(placed: Placement, setup: Setup) -> str:
     """See `providers.adapters.aws.compile`."""
-    from providers.adapters.aws.compile import unreachable as why
+    from providers.adapters.aws.demands import unreachable as why
 
     return why(placed, setup)
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import compile as native
+from providers.adapters.aws import grouping, power, region_facts, tagging
 from providers.adapters.aws import nodes as read
-from providers.adapters.aws import power
 from providers.adapters.aws.errors import (
     PROVIDER,
     Context,
@@ -268,7 +268,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         return lines(self._client, self._world, self._regions)
 
     def group(self, candidates: Sequence[Candidate]) -> int:
-        return native.group(candidates)
+        return grouping.group(candidates)
 
     # Creating
 
@@ -412,7 +412,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         kinds = (
             ",".join(types) if len(types) <= 2 else f"{types[0]} and {len(types) - 1} more types"
         )
-        own = not native.options_of(order).security_group
+        own = not region_facts.options_of(order).security_group
         what = f"aws {first.reservation or where or first.region} {kinds} {first.capacity}"
         return Context(
             what, region=first.region, token=order.token, candidates=order.candidates, own=own
@@ -430,7 +430,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
     def _made(self, order: Order, context: Context) -> list[dict[str, Any]]:
         """Every machine that the order made, ended ones too while EC2 still shows them."""
         return list(
-            self._listed(context, [{"Name": f"tag:{native.ORDER}", "Values": [order.token]}])
+            self._listed(context, [{"Name": f"tag:{tagging.ORDER}", "Values": [order.token]}])
         )
 
     def _half_made(
@@ -511,7 +511,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         """
         free, doubled = list(order.node_names), []
         for instance in sorted(made, key=read.launch_order):
-            name = read.tags(instance).get(native.NAME, "")
+            name = read.tags(instance).get(tagging.NAME, "")
             if name in free:
                 free.remove(name)
             else:
@@ -522,7 +522,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
                     "create_tags",
                     context,
                     Resources=[instance_id],
-                    Tags=native.tag_list({native.NAME: name}),
+                    Tags=tagging.tag_list({tagging.NAME: name}),
                 )
 
     # Seeing
@@ -586,11 +586,15 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         """
         if self._untouched():
             return []
-        wanted = [(native.OWNER, owner), (native.CLUSTER, cluster), (native.GENERATION, generation)]
+        wanted = [
+            (tagging.OWNER, owner),
+            (tagging.CLUSTER, cluster),
+            (tagging.GENERATION, generation),
+        ]
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted if value]
         filters += [
             {"Name": "instance-state-name", "Values": list(LIVE_STATES)},
-            *([] if owner else [{"Name": "tag-key", "Values": [native.OWNER]}]),
+            *([] if owner else [{"Name": "tag-key", "Values": [tagging.OWNER]}]),
         ]
 
         def look(region: str) -> list[Node]:
@@ -673,7 +677,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
             ids += [other for other in self._under(region, request) if other != instance_id]
         if not ids:
             return
-        mark = native.mark_of(read.tags(found[0]))
+        mark = tagging.mark_of(read.tags(found[0]))
         self._ending[handle] = _Ending(mark.owner if mark else "", request if persistent else "")
         self._terminate(region, ids)
 
@@ -716,7 +720,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
             "create_tags",
             context,
             Resources=[instance_id],
-            Tags=native.tag_list({native.GENERATION: generation}),
+            Tags=tagging.tag_list({tagging.GENERATION: generation}),
         )
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
@@ -742,14 +746,14 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
             )
         given: Any = change["labels"]
         labels = {str(key): str(value) for key, value in dict(given).items()}
-        old = read.tags(found[0]).get(native.LABELS, "").split()
-        stale = [key for key in [*old, native.LABELS] if key not in native.label_tags(labels)]
+        old = read.tags(found[0]).get(tagging.LABELS, "").split()
+        stale = [key for key in [*old, tagging.LABELS] if key not in tagging.label_tags(labels)]
         if labels:
             self._client.call(
                 "create_tags",
                 context,
                 Resources=[instance_id],
-                Tags=native.tag_list(native.label_tags(labels)),
+                Tags=tagging.tag_list(tagging.label_tags(labels)),
             )
         if stale:
             self._client.call(

@@ -1,5 +1,5 @@
-"""The one error table: EC2's codes, HTTP statuses, reasons of state and boto's exceptions, each
-with the class it means and what it blocks.
+"""Which error of the tree a refused call means, and what it blocks: by the rows of `error_codes` and
+`client_errors`.
 
 Owns the reading of refused calls, of a fleet's list of errors and of exceptions of the client.
 Decides by code, never by the words of a message. Pure; boto's classes are known by name, so that
@@ -12,20 +12,36 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import machines, optin
+from providers.adapters.aws.client_errors import EXCEPTIONS
+from providers.adapters.aws.error_codes import (
+    AGAIN,
+    ALL,
+    BUCKET,
+    CODES,
+    DOCS,
+    ELSEWHERE,
+    MARKET,
+    NOTHING,
+    OWN,
+    PLACE,
+    POOL,
+    REGION,
+    SETTLE,
+    STATE_REASONS,
+    STATUSES,
+    SUBNET,
+    TYPE,
+    ZONE,
+)
 from providers.adapters.base import Row, scrubbed
 from providers.errors import (
-    BadCredentials,
     CloudError,
     NoCapacity,
-    NotConfigured,
     NotEnabled,
     OutcomeUnknown,
-    PriceRose,
     QuotaExceeded,
-    RateLimited,
     Transient,
     Unclassified,
-    Unsupported,
 )
 from providers.model import foreign
 from providers.model.ask import SPOT
@@ -37,31 +53,6 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
 PROVIDER = "aws"
-
-PLACE, ZONE, SUBNET, TYPE, REGION, BUCKET, MARKET, ALL, POOL, NOTHING = (
-    *(
-        "place",
-        "zone",
-        "subnet",
-        "type",
-        "region",
-        "bucket",
-        "market",
-        "provider",
-        "pool",
-        "nothing",
-    ),
-)
-"""What a row blocks. place: type and capacity kind in the zone. zone: the type in the zone, however
-bought. subnet: the zone. type: the type in the region. region: the region. bucket: every GPU of the
-quota's families in the region, bought that way. market: that capacity kind everywhere. provider:
-AWS. pool: the reservation that was named, which no scope can name: nothing else. nothing: ask
-again.
-"""
-
-TABLES = "Karpenter pkg/errors/errors.go@1d927085, ParallelCluster and SkyPilot tables"
-PEERS = "public failure reports and provisioners' tables"
-DOCS = "EC2 API reference, error codes"
 
 
 class Context(NamedTuple):
@@ -80,444 +71,6 @@ class Context(NamedTuple):
     candidates: tuple[Candidate, ...] = ()
     zone_ids: tuple[tuple[str, str], ...] = ()
     own: bool = False
-
-
-_STOCKOUT = "EC2 has none there now"
-_RIGHTS = (
-    "run `gpus check aws`; docs/providers/aws.md names the rights needed; where only some regions"
-    " are allowed, set `regions`"
-)
-_CLOCK = "look at this machine's clock too: with a wrong one EC2 refuses good keys"
-_SIGN_IN = f"sign in again (aws sso login, or new keys); {_CLOCK}"
-_QUOTA = "ask for more in Service Quotas"
-_AGAIN = "it is asked again"
-_SETTLE = "it is looked up before anything else is bought"
-_ELSEWHERE = "another place is tried"
-_SPEC = "look at options.aws"
-_HERE = "it exists in one region only: look at options.aws, and set `regions`"
-_POOL = "look at the reservation: its state, what is free in it, its region and instance type"
-
-CODES: dict[str, Row] = {
-    # None right now.
-    "InsufficientInstanceCapacity": Row(NoCapacity, PLACE, _STOCKOUT, TABLES, "2026-11-27"),
-    "InsufficientHostCapacity": Row(NoCapacity, PLACE, _STOCKOUT, TABLES, "2026-11-27"),
-    "UnfulfillableCapacity": Row(NoCapacity, PLACE, _STOCKOUT, TABLES, "2026-11-27"),
-    "InsufficientFreeAddressesInSubnet": Row(
-        NoCapacity, SUBNET, "the subnet has no free address", TABLES, "2026-11-27"
-    ),
-    "InsufficientReservedInstanceCapacity": Row(NoCapacity, POOL, _POOL, TABLES, "2026-11-27"),
-    "ReservationCapacityExceeded": Row(NoCapacity, POOL, _POOL, TABLES, "2026-11-27"),
-    "InvalidCapacityReservationState": Row(NoCapacity, POOL, _POOL, DOCS, "2026-11-27"),
-    "InvalidCapacityReservationId.NotFound": Row(Unsupported, POOL, _POOL, DOCS, "2026-11-27"),
-    "InvalidCapacityReservationId.Malformed": Row(Unsupported, POOL, _POOL, DOCS, "2026-11-27"),
-    "IdempotentInstanceTerminated": Row(
-        NoCapacity, PLACE, "what the order had made was ended", DOCS, "2026-11-27", block_s=180.0
-    ),
-    "SpotMaxPriceTooLow": Row(
-        PriceRose, PLACE, "the spot price rose above the bid", TABLES, "2026-11-27"
-    ),
-    # The account's limits, in vCPUs of a family group in a region.
-    "VcpuLimitExceeded": Row(
-        QuotaExceeded, BUCKET, _QUOTA, f"{TABLES}; skypilot#975", "2026-11-27"
-    ),
-    "InstanceLimitExceeded": Row(QuotaExceeded, BUCKET, _QUOTA, TABLES, "2026-11-27"),
-    "MaxSpotInstanceCountExceeded": Row(QuotaExceeded, BUCKET, _QUOTA, TABLES, "2026-11-27"),
-    "VolumeLimitExceeded": Row(QuotaExceeded, REGION, _QUOTA, DOCS, "2026-11-27"),
-    "MaxIOPSLimitExceeded": Row(QuotaExceeded, REGION, _QUOTA, DOCS, "2026-11-27"),
-    "SecurityGroupLimitExceeded": Row(
-        QuotaExceeded,
-        REGION,
-        f"{_QUOTA}, or name one in options.aws.security_group",
-        DOCS,
-        "2026-11-27",
-    ),
-    "SecurityGroupsPerInterfaceLimitExceeded": Row(
-        QuotaExceeded, REGION, _QUOTA, DOCS, "2026-11-27"
-    ),
-    # Never there.
-    "Unsupported": Row(Unsupported, ZONE, _ELSEWHERE, f"{TABLES}; skypilot#975", "2026-11-27"),
-    "UnsupportedOperation": Row(Unsupported, TYPE, _SPEC, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidInstanceType": Row(Unsupported, TYPE, _ELSEWHERE, DOCS, "2026-11-27"),
-    "OptInRequired": Row(NotEnabled, REGION, "enable the region", PEERS, "2026-11-27"),
-    "PendingVerification": Row(
-        Unsupported,
-        REGION,
-        "AWS is still checking the account there",
-        PEERS,
-        "2026-11-27",
-        block_s=3_600.0,
-    ),
-    "VPCIdNotSpecified": Row(
-        Unsupported,
-        REGION,
-        "make a default VPC (aws ec2 create-default-vpc), or set options.aws.subnets",
-        DOCS,
-        "2026-11-27",
-    ),
-    # What the spec names and the region has not. Not remembered: another spec may well fit there.
-    "InvalidParameterValue": Row(Unsupported, TYPE, _SPEC, PEERS, "2026-11-27", block_s=0.0),
-    "InvalidParameterCombination": Row(Unsupported, TYPE, _SPEC, PEERS, "2026-11-27", block_s=0.0),
-    "InvalidParameter": Row(Unsupported, TYPE, _SPEC, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidFleetConfiguration": Row(Unsupported, TYPE, _SPEC, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidAMIID.NotFound": Row(Unsupported, REGION, _HERE, PEERS, "2026-11-27", block_s=0.0),
-    "InvalidAMIID.Malformed": Row(Unsupported, REGION, _SPEC, PEERS, "2026-11-27", block_s=0.0),
-    "InvalidAMIID.Unavailable": Row(Unsupported, REGION, _SPEC, PEERS, "2026-11-27", block_s=0.0),
-    "InvalidSubnetID.NotFound": Row(Unsupported, REGION, _HERE, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidSubnet.Conflict": Row(Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidGroup.NotFound": Row(Unsupported, REGION, _HERE, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidGroupId.Malformed": Row(Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidKeyPair.NotFound": Row(Unsupported, REGION, _HERE, DOCS, "2026-11-27", block_s=0.0),
-    "InvalidPlacementGroup.Unknown": Row(
-        Unsupported, REGION, _HERE, DOCS, "2026-11-27", block_s=0.0
-    ),
-    "InvalidLaunchTemplateName.NotFoundException": Row(
-        Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0
-    ),
-    "InvalidLaunchTemplateId.NotFound": Row(
-        Unsupported, REGION, _SPEC, PEERS, "2026-11-27", block_s=0.0
-    ),
-    "InvalidLaunchTemplateId.Malformed": Row(
-        Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0
-    ),
-    "InvalidLaunchTemplateId.VersionNotFound": Row(
-        Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0
-    ),
-    "InvalidLaunchTemplateName.MalformedException": Row(
-        Unsupported, REGION, _SPEC, DOCS, "2026-11-27", block_s=0.0
-    ),
-    "InvalidBlockDeviceMapping": Row(
-        Unsupported,
-        REGION,
-        "look at disk_gib and options.aws.volume_type",
-        DOCS,
-        "2026-11-27",
-        block_s=0.0,
-    ),
-    "InvalidUserData.Malformed": Row(
-        Unsupported, ALL, "please report it", DOCS, "2026-11-27", block_s=0.0
-    ),
-    "ParameterNotFound": Row(
-        Unsupported,
-        REGION,
-        "name an image: options.aws.ami or ami_ssm_parameter",
-        "SSM GetParameter",
-        "2026-11-27",
-        block_s=0.0,
-    ),
-    "ParameterVersionNotFound": Row(
-        Unsupported, REGION, _SPEC, "SSM GetParameter", "2026-11-27", block_s=0.0
-    ),
-    "OperationNotPermitted": Row(
-        Unsupported,
-        NOTHING,
-        "take its stop or termination protection off",
-        DOCS,
-        "2026-11-27",
-        block_s=0.0,
-    ),
-    "InvalidInstanceID.Malformed": Row(
-        Unsupported,
-        NOTHING,
-        "an instance id looks like i-0123456789abcdef0",
-        DOCS,
-        "2026-11-27",
-        block_s=0.0,
-    ),
-    # Who asks.
-    "UnauthorizedOperation": Row(BadCredentials, ALL, _RIGHTS, PEERS, "2026-11-27"),
-    "AccessDenied": Row(BadCredentials, ALL, _RIGHTS, PEERS, "2026-11-27"),
-    "AccessDeniedException": Row(BadCredentials, ALL, _RIGHTS, "SSM, Service Quotas", "2026-11-27"),
-    "AuthFailure": Row(BadCredentials, ALL, _SIGN_IN, PEERS, "2026-11-27"),
-    "InvalidClientTokenId": Row(BadCredentials, ALL, _SIGN_IN, "STS", "2026-11-27"),
-    "UnrecognizedClientException": Row(
-        BadCredentials, ALL, _SIGN_IN, "SSM, Service Quotas", "2026-11-27"
-    ),
-    "SignatureDoesNotMatch": Row(BadCredentials, ALL, _SIGN_IN, DOCS, "2026-11-27"),
-    "RequestExpired": Row(BadCredentials, ALL, _SIGN_IN, DOCS, "2026-11-27"),
-    "RequestTimeTooSkewed": Row(BadCredentials, ALL, _SIGN_IN, "AWS common errors", "2026-11-28"),
-    "InvalidSignatureException": Row(
-        BadCredentials, ALL, _SIGN_IN, "AWS common errors (SSM, Service Quotas)", "2026-11-28"
-    ),
-    "ExpiredToken": Row(BadCredentials, ALL, _SIGN_IN, "STS", "2026-11-27"),
-    "ExpiredTokenException": Row(BadCredentials, ALL, _SIGN_IN, "STS", "2026-11-27"),
-    "MissingAuthenticationToken": Row(BadCredentials, ALL, _SIGN_IN, DOCS, "2026-11-27"),
-    "Blocked": Row(
-        BadCredentials, ALL, "the account is blocked: ask AWS support", PEERS, "2026-11-27"
-    ),
-    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": Row(
-        BadCredentials,
-        MARKET,
-        "make the role once: aws iam create-service-linked-role --aws-service-name"
-        " spot.amazonaws.com",
-        PEERS,
-        "2026-11-27",
-    ),
-    # Too fast, or too early.
-    "RequestLimitExceeded": Row(RateLimited, NOTHING, _AGAIN, TABLES, "2026-11-27"),
-    "MaxFleetCountExceeded": Row(RateLimited, NOTHING, _AGAIN, TABLES, "2026-11-27"),
-    "Throttling": Row(RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"),
-    "ThrottlingException": Row(
-        RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"
-    ),
-    "ThrottledException": Row(
-        RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"
-    ),
-    "RequestThrottled": Row(RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"),
-    "RequestThrottledException": Row(
-        RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"
-    ),
-    "EC2ThrottledException": Row(
-        RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"
-    ),
-    "TooManyRequestsException": Row(
-        RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"
-    ),
-    "BandwidthLimitExceeded": Row(
-        RateLimited, NOTHING, _AGAIN, "botocore 1.44.8 retries", "2026-11-27"
-    ),
-    "ResourceCountExceeded": Row(RateLimited, NOTHING, _AGAIN, DOCS, "2026-11-27"),
-    "ConcurrentTagAccess": Row(Transient, NOTHING, "somebody edits its tags", DOCS, "2026-11-27"),
-    "DependencyViolation": Row(Transient, NOTHING, "it is still in use", DOCS, "2026-11-27"),
-    "IncorrectInstanceState": Row(
-        Transient, NOTHING, "it is still being changed", DOCS, "2026-11-27"
-    ),
-    "IncorrectState": Row(Transient, NOTHING, "it is still being changed", DOCS, "2026-11-27"),
-    "InvalidState": Row(Transient, NOTHING, "it is still being changed", DOCS, "2026-11-27"),
-    "InvalidGroup.Duplicate": Row(
-        Transient, NOTHING, "somebody made it meanwhile", DOCS, "2026-11-27"
-    ),
-    "InvalidGroup.InUse": Row(Transient, NOTHING, "it is still in use", DOCS, "2026-11-27"),
-    "InvalidPermission.Duplicate": Row(
-        Transient, NOTHING, "somebody made it meanwhile", DOCS, "2026-11-27"
-    ),
-    "InvalidPlacementGroup.Duplicate": Row(
-        Transient, NOTHING, "somebody made it meanwhile", DOCS, "2026-11-27"
-    ),
-    "InvalidPlacementGroup.InUse": Row(
-        Transient, NOTHING, "it is still in use", DOCS, "2026-11-27"
-    ),
-    "InvalidLaunchTemplateName.AlreadyExistsException": Row(
-        Transient, NOTHING, "an earlier try made it", DOCS, "2026-11-27"
-    ),
-    "InvalidInstanceID.NotFound": Row(
-        Transient, NOTHING, "EC2 does not know it yet, or no longer", DOCS, "2026-11-27"
-    ),
-    "InvalidSpotInstanceRequestID.NotFound": Row(
-        Transient, NOTHING, "EC2 does not know it yet, or no longer", DOCS, "2026-11-27"
-    ),
-    "InvalidNextToken": Row(Transient, NOTHING, _AGAIN, DOCS, "2026-11-27"),
-    # It may be there already, or may yet come.
-    "IdempotentParameterMismatch": Row(
-        OutcomeUnknown, NOTHING, _SETTLE, DOCS, "2026-11-27", reading=Transient
-    ),
-    "InternalError": Row(OutcomeUnknown, NOTHING, _SETTLE, TABLES, "2026-11-27", reading=Transient),
-    "InternalFailure": Row(
-        OutcomeUnknown, NOTHING, _SETTLE, TABLES, "2026-11-27", reading=Transient
-    ),
-    "InternalServerError": Row(
-        OutcomeUnknown, NOTHING, _SETTLE, "SSM", "2026-11-27", reading=Transient
-    ),
-    "ServerInternal": Row(
-        OutcomeUnknown, NOTHING, _SETTLE, TABLES, "2026-11-27", reading=Transient
-    ),
-    "ServiceUnavailable": Row(
-        OutcomeUnknown, NOTHING, _SETTLE, TABLES, "2026-11-27", reading=Transient
-    ),
-    "Unavailable": Row(OutcomeUnknown, NOTHING, _SETTLE, TABLES, "2026-11-27", reading=Transient),
-    "RequestTimeout": Row(
-        OutcomeUnknown, NOTHING, _SETTLE, "botocore 1.44.8 retries", "2026-11-27", reading=Transient
-    ),
-}
-"""By `Error.Code` of a refused call, or by `ErrorCode` in a fleet's list."""
-
-STATE_REASONS: dict[str, Row] = {
-    "Server.InsufficientInstanceCapacity": Row(
-        NoCapacity, PLACE, _STOCKOUT, "StateReason reference; ParallelCluster PR 673", "2026-11-27"
-    ),
-    "Server.SpotInstanceTermination": Row(
-        NoCapacity,
-        PLACE,
-        "taken back while it started",
-        "StateReason reference",
-        "2026-11-27",
-        block_s=180.0,
-    ),
-    "Server.SpotInstanceShutdown": Row(
-        NoCapacity,
-        PLACE,
-        "taken back while it started",
-        "skypilot#656",
-        "2026-11-27",
-        block_s=180.0,
-    ),
-    "Server.ScheduledStop": Row(
-        NoCapacity,
-        PLACE,
-        "AWS retires the host",
-        "StateReason reference",
-        "2026-11-27",
-        block_s=180.0,
-    ),
-    "Server.InternalError": Row(
-        NoCapacity,
-        PLACE,
-        "it failed while it started",
-        "StateReason reference",
-        "2026-11-27",
-        block_s=180.0,
-    ),
-    "Client.InternalError": Row(
-        NotConfigured,
-        ALL,
-        "its volume could not be made: is the key of the EBS encryption allowed?",
-        "StateReason reference",
-        "2026-11-27",
-    ),
-    "Client.VolumeLimitExceeded": Row(
-        QuotaExceeded, REGION, _QUOTA, "StateReason reference", "2026-11-27"
-    ),
-    "Client.InvalidSnapshot.NotFound": Row(
-        Unsupported,
-        REGION,
-        "the image's snapshot is gone",
-        "StateReason reference",
-        "2026-11-27",
-        block_s=0.0,
-    ),
-    "Client.UserInitiatedShutdown": Row(
-        NoCapacity,
-        NOTHING,
-        "somebody ended it while it started",
-        "StateReason reference",
-        "2026-11-27",
-        block_s=0.0,
-    ),
-    "Client.InstanceInitiatedShutdown": Row(
-        NoCapacity,
-        NOTHING,
-        "it shut itself down while it started",
-        "StateReason reference",
-        "2026-11-27",
-        block_s=0.0,
-    ),
-}
-"""By `StateReason.Code` of a machine that ended before it ran."""
-
-_BY_STATUS = "botocore 1.44.8: an answer without a code"
-STATUSES: dict[int, Row] = {
-    401: Row(BadCredentials, ALL, _SIGN_IN, _BY_STATUS, "2026-11-27"),
-    403: Row(BadCredentials, ALL, _RIGHTS, _BY_STATUS, "2026-11-27"),
-    408: Row(OutcomeUnknown, NOTHING, _SETTLE, _BY_STATUS, "2026-11-27", reading=Transient),
-    429: Row(RateLimited, NOTHING, _AGAIN, _BY_STATUS, "2026-11-27"),
-    500: Row(OutcomeUnknown, NOTHING, _SETTLE, _BY_STATUS, "2026-11-27", reading=Transient),
-    502: Row(OutcomeUnknown, NOTHING, _SETTLE, _BY_STATUS, "2026-11-27", reading=Transient),
-    503: Row(OutcomeUnknown, NOTHING, _SETTLE, _BY_STATUS, "2026-11-27", reading=Transient),
-    504: Row(OutcomeUnknown, NOTHING, _SETTLE, _BY_STATUS, "2026-11-27", reading=Transient),
-}
-"""By HTTP status, where the answer names no code of the table."""
-
-_CLIENT = "boto3 1.44.8, botocore 1.44.8"
-_NO_KEYS = Row(
-    NotConfigured,
-    ALL,
-    "set up credentials: aws configure sso, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-    _CLIENT,
-    "2026-11-27",
-)
-_KEYS = Row(BadCredentials, ALL, _SIGN_IN, _CLIENT, "2026-11-27")
-_BEFORE = Row(
-    Transient,
-    NOTHING,
-    "look at the network: AWS cannot be reached from here",
-    _CLIENT,
-    "2026-11-27",
-)
-_LOST = Row(
-    OutcomeUnknown,
-    NOTHING,
-    "the answer was lost; " + _SETTLE,
-    _CLIENT,
-    "2026-11-27",
-    reading=Transient,
-)
-_GARBLED = Row(
-    OutcomeUnknown,
-    NOTHING,
-    "the answer could not be read; " + _SETTLE,
-    _CLIENT,
-    "2026-11-27",
-    reading=Transient,
-)
-
-EXCEPTIONS: dict[str, Row] = {
-    # Nothing was sent.
-    "botocore.exceptions.EndpointConnectionError": _BEFORE,
-    "botocore.exceptions.ConnectTimeoutError": _BEFORE,
-    "botocore.exceptions.ProxyConnectionError": _BEFORE._replace(
-        todo="look at the proxy (HTTPS_PROXY): AWS cannot be reached through it"
-    ),
-    "botocore.exceptions.SSLError": Row(
-        Transient,
-        NOTHING,
-        "AWS's certificate was not accepted: look at the proxy and the clock",
-        _CLIENT,
-        "2026-11-27",
-    ),
-    "botocore.exceptions.ParamValidationError": Row(
-        Unsupported, TYPE, _SPEC, _CLIENT, "2026-11-27", block_s=0.0
-    ),
-    "botocore.exceptions.InvalidRegionError": Row(
-        Unsupported, REGION, _SPEC, _CLIENT, "2026-11-27", block_s=0.0
-    ),
-    "botocore.exceptions.UnknownServiceError": Row(
-        NotConfigured, ALL, "install a newer boto3", _CLIENT, "2026-11-27"
-    ),
-    "botocore.exceptions.DataNotFoundError": Row(
-        NotConfigured, ALL, "install boto3 again", _CLIENT, "2026-11-27"
-    ),
-    # Keys.
-    "botocore.exceptions.NoCredentialsError": _NO_KEYS,
-    "botocore.exceptions.PartialCredentialsError": _NO_KEYS,
-    "botocore.exceptions.ProfileNotFound": Row(
-        NotConfigured, ALL, "look at AWS_PROFILE and ~/.aws/config", _CLIENT, "2026-11-27"
-    ),
-    "botocore.exceptions.ConfigNotFound": _NO_KEYS,
-    "botocore.exceptions.ConfigParseError": Row(
-        NotConfigured, ALL, "look at ~/.aws/config", _CLIENT, "2026-11-27"
-    ),
-    "botocore.exceptions.InvalidConfigError": Row(
-        NotConfigured, ALL, "look at ~/.aws/config", _CLIENT, "2026-11-27"
-    ),
-    "botocore.exceptions.MissingDependencyException": Row(
-        NotConfigured, ALL, "pip install 'botocore[crt]'", _CLIENT, "2026-11-27"
-    ),
-    "botocore.exceptions.CredentialRetrievalError": _KEYS,
-    "botocore.exceptions.TokenRetrievalError": _KEYS,
-    "botocore.exceptions.SSOError": _KEYS,
-    "botocore.exceptions.RefreshWithMFAUnsupportedError": _KEYS,
-    # Sent, and no good answer.
-    "botocore.exceptions.HTTPClientError": _LOST,
-    "botocore.exceptions.ConnectionError": _LOST,
-    "builtins.OSError": _LOST,
-    "botocore.parsers.ResponseParserError": _GARBLED,
-    "builtins.ValueError": _GARBLED,
-    "botocore.exceptions.BotoCoreError": _LOST,
-}
-"""By the name of an exception's class or of its nearest base in this table. ClientError is read by
-its code and status before.
-"""
-
-OWN = frozenset(
-    {
-        "InvalidGroup.NotFound",
-        "InvalidPlacementGroup.Unknown",
-        "InvalidLaunchTemplateName.NotFoundException",
-        "InvalidLaunchTemplateId.NotFound",
-    }
-)
-"""Codes that mean, where the helper is of this adapter's own making, that another run tidied it
-away in between: it is made again.
-"""
 
 
 def from_response(response: Mapping[str, Any], context: Context) -> CloudError:
@@ -608,11 +161,6 @@ def from_exception(error: BaseException, context: Context) -> CloudError:
     return _unknown(type(error).__name__, str(error), context)
 
 
-def known_exception(kind: type[BaseException]) -> bool:
-    """True when the table has a row for this class or a base of it."""
-    return any(f"{base.__module__}.{base.__qualname__}" in EXCEPTIONS for base in kind.__mro__)
-
-
 _SECRETS = (
     re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{12,}\b"),
     re.compile(r"Encoded authorization failure message:\s*\S+"),
@@ -682,10 +230,10 @@ def _error(
     candidates: Sequence[Candidate],
 ) -> CloudError:
     todo = row.todo
-    if todo == _ELSEWHERE and not context.candidates:
+    if todo == ELSEWHERE and not context.candidates:
         todo = "this is not a matter of place"
     if kind is Transient and row.kind is OutcomeUnknown:
-        todo = row.todo.replace(_SETTLE, _AGAIN)
+        todo = row.todo.replace(SETTLE, AGAIN)
     if kind is NotEnabled and context.region:
         todo = f"{row.todo}: {optin.region_command(context.region)}"
     base: dict[str, Any] = {

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.aws import compile as native
-from providers.adapters.aws import machines
+from providers.adapters.aws import machines, tagging
 from providers.adapters.aws.errors import Context, from_exception
 from providers.model import foreign
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
@@ -138,9 +137,9 @@ def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) 
     moment: Any = instance.get("LaunchTime")
     return Node(
         handle=handle(region, str(instance["InstanceId"])),
-        name=found.get(native.NAME, "") or str(instance["InstanceId"]),
+        name=found.get(tagging.NAME, "") or str(instance["InstanceId"]),
         status=status,
-        mark=native.mark_of(found),
+        mark=tagging.mark_of(found),
         region=region,
         zone=zone(instance, zone_ids),
         machine_type=str(instance.get("InstanceType", "")),

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.aws import compile as native
-from providers.adapters.aws import optin
+from providers.adapters.aws import demands, optin, region_facts, tagging
 from providers.adapters.aws.errors import PROVIDER, Context
 from providers.adapters.aws.nodes import machines_of, parse
 from providers.errors import CloudError, NoCapacity, NotEnabled, Unsupported
@@ -43,7 +43,7 @@ class Surroundings:
         self._now = now
         self._lock = threading.Lock()
         self._zones: dict[str, dict[str, str]] = {}
-        self._images: dict[tuple[str, str, str], tuple[float, native.Image]] = {}
+        self._images: dict[tuple[str, str, str], tuple[float, region_facts.Image]] = {}
         self._enabled: tuple[str, ...] = ()
 
     # Reading
@@ -85,7 +85,7 @@ class Surroundings:
             if region in self.enabled() and (not zone or zone in self.zone_ids(region).values())
         )
 
-    def image(self, region: str, options: Options, architecture: str) -> native.Image:
+    def image(self, region: str, options: Options, architecture: str) -> region_facts.Image:
         """What to boot from: as told, else the newest Deep Learning image. Up to two calls,
         remembered for an hour.
         """
@@ -112,7 +112,7 @@ class Surroundings:
             self._images[key] = (self._now(), found)
         return found
 
-    def reservation(self, order: Order) -> native.Reservation:
+    def reservation(self, order: Order) -> region_facts.Reservation:
         """The reservation that an order names, by its id or its Name tag, with room for all nodes.
         Raises NoCapacity or Unsupported.
         """
@@ -143,7 +143,7 @@ class Surroundings:
         item = found[0]
         ids = self.zone_ids(region)
         zone = str(item.get("AvailabilityZoneId") or ids.get(str(item.get("AvailabilityZone")), ""))
-        reservation = native.Reservation(
+        reservation = region_facts.Reservation(
             str(item["CapacityReservationId"]),
             str(item.get("InstanceType", "")),
             zone,
@@ -178,12 +178,12 @@ class Surroundings:
             )
         return reservation
 
-    def around(self, order: Order, context: Context) -> native.Around:
+    def around(self, order: Order, context: Context) -> region_facts.Around:
         """Everything the order needs in its region; what must be made is made. Reads, and at most
         three calls that make helpers.
         """
         first = order.candidates[0]
-        region, options = first.region, native.options_of(order)
+        region, options = first.region, region_facts.options_of(order)
         if region not in self.enabled():
             text = (
                 f"aws {region}: wanted a region that the account has enabled; enable it:"
@@ -202,7 +202,7 @@ class Surroundings:
         image = self.image(region, options, _architecture(order))
         subnets = (
             self._default_subnets(region, context)
-            if native.needs_subnet(order) and not options.subnets
+            if demands.needs_subnet(order) and not options.subnets
             else ()
         )
         own, new = (
@@ -214,7 +214,7 @@ class Surroundings:
             if order.joins and not options.placement_group
             else ""
         )
-        return native.Around(
+        return region_facts.Around(
             image,
             options.security_group or (own,),
             zones,
@@ -288,7 +288,7 @@ class Surroundings:
             if found[0].get("IpPermissions"):
                 return group_id, False
         else:
-            tags = native.tag_list({native.NAME: name, native.OWNER: owner})
+            tags = tagging.tag_list({tagging.NAME: name, tagging.OWNER: owner})
             group_id = str(
                 self._client.call(
                     "create_security_group",
@@ -340,10 +340,10 @@ class Surroundings:
         )
 
     def _placement_group(self, order: Order, context: Context) -> None:
-        name, ours = native.placement_group(order)
+        name, ours = region_facts.placement_group(order)
         if not ours:
             return
-        tags = native.tag_list(native.mark_tags(order))
+        tags = tagging.tag_list(tagging.mark_tags(order))
         self._quietly(
             "InvalidPlacementGroup.Duplicate",
             "create_placement_group",
@@ -377,13 +377,15 @@ class Surroundings:
     def drop_template(self, order: Order) -> None:
         """Deletes the order's launch template, if there is one."""
         region = order.candidates[0].region
-        self._try("delete_launch_template", region, LaunchTemplateName=native.template_name(order))
+        self._try(
+            "delete_launch_template", region, LaunchTemplateName=region_facts.template_name(order)
+        )
 
     def drop_groups(self, order: Order, new_group: str = "") -> None:
         """Deletes the order's own placement group, if there is one, and a security group that was
         made for it; not what is in use.
         """
-        name, ours = native.placement_group(order)
+        name, ours = region_facts.placement_group(order)
         region = order.candidates[0].region
         if ours:
             self._try("delete_placement_group", region, GroupName=name)
@@ -418,7 +420,7 @@ class Surroundings:
         self, operation: str, key: str, region: str, owner: str, *more: dict[str, Any]
     ) -> list[dict[str, Any]] | None:
         """What bears the owner's tag; None where it could not be listed, which is not nothing."""
-        wanted = [{"Name": f"tag:{native.OWNER}", "Values": [owner]}, *more]
+        wanted = [{"Name": f"tag:{tagging.OWNER}", "Values": [owner]}, *more]
         context = Context(f"aws {region}: tidying", region)
         try:
             return [
@@ -451,7 +453,7 @@ def _architecture(order: Order) -> str:
 
 def _one_image(
     image_id: str, item: Mapping[str, Any], region: str, architecture: str
-) -> native.Image:
+) -> region_facts.Image:
     """What must be known of an image. Raises Unsupported for one that the region has not, or of
     another processor.
     """
@@ -479,4 +481,4 @@ def _one_image(
         for mapping in item.get("BlockDeviceMappings") or ()
         if mapping.get("DeviceName") == device
     ]
-    return native.Image(image_id, device, max([1, *sizes]))
+    return region_facts.Image(image_id, device, max([1, *sizes]))

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import KeylessMarket, OffersByAsk, OwnAccount, Remarks
-from providers.adapters.clore import bids, mark, market, orders, request
+from providers.adapters.clore import bids, figures, filters, mark, market, orders, pricing, request
 from providers.adapters.clore import errors as codes
 from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.check import balances as wallet
@@ -98,7 +98,7 @@ class Purchase(NamedTuple):
     """One order made ready: the body to send, and what was reckoned with."""
 
     body: dict[str, object]
-    terms: market.Terms
+    terms: pricing.Terms
     per_day: Decimal
     usd_per_day: Decimal
     cap_usd_per_day: Decimal
@@ -252,7 +252,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
                 f"clore: {self.not_configured}", provider=self.name, scopes=(Scope(self.name),)
             )
         candidate = order.candidates[0]
-        server = market.ordered_server(candidate.machine_type)
+        server = figures.ordered_server(candidate.machine_type)
         if candidate.nodes != 1 or len(order.candidates) != 1:
             raise Unsupported(
                 "clore: wanted one server, found more; servers of several hosts share no network",
@@ -363,12 +363,12 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         planned, or cannot be paid.
         """
         listed = next(
-            (row for row in self._servers(MARKET_AGE_S) if market.server_id(row) == server), None
+            (row for row in self._servers(MARKET_AGE_S) if figures.server_id(row) == server), None
         )
         gone = Refuse(self.name, server)
         if not isinstance(listed, dict) or listed.get("rented") is not False:
             raise gone.offer("no longer listed as free", "not-listed")
-        held = market.gpus(listed)
+        held = figures.gpus(listed)
         if (
             isinstance(held, str)
             or held.model.name != candidate.gpu_type
@@ -384,7 +384,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
             self._client.spot_market(server) if candidate.capacity == SPOT else {}
         )
         funds = Funds(wallet(self._client), chosen.pay_with)
-        terms = market.terms(
+        terms = pricing.terms(
             listed,
             candidate.capacity,
             funds.coins(listed, candidate.capacity) or chosen.pay_with,
@@ -403,7 +403,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         if candidate.capacity == SPOT:
             rate = terms.usd_per_day / terms.per_day
             per_day = bids.needed(view, terms.coin, terms.per_day, rate)
-            cap = market.daily_usd(min(limits) if limits else planned or 0, SPOT)
+            cap = pricing.daily_usd(min(limits) if limits else planned or 0, SPOT)
             usd_per_day = min(per_day * rate, Decimal(foreign.MONEY.most))
         else:
             per_day, usd_per_day = terms.per_day, terms.usd_per_day
@@ -412,9 +412,9 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
                 for limit in (order.max_micro_usd, None if planned is None else int(planned * ROSE))
                 if limit is not None
             ]
-            cap = market.daily_usd(min(caps) if caps else 0, candidate.capacity)
+            cap = pricing.daily_usd(min(caps) if caps else 0, candidate.capacity)
         # Whole micro-dollars on both sides: a cap of exactly the price is kept.
-        if market.hourly_micro_usd(usd_per_day, candidate.capacity) > market.hourly_micro_usd(
+        if pricing.hourly_micro_usd(usd_per_day, candidate.capacity) > pricing.hourly_micro_usd(
             cap, candidate.capacity
         ):
             raise gone.price(candidate.capacity, usd_per_day, cap)
@@ -432,9 +432,9 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
     ) -> None:
         """The filters of this order, and what it needs of the host."""
         why = (
-            market.unfit(listed, chosen)
-            or market.short(listed, order.setup.ttl_s, order.setup.disk_gib)
-            or market.undriven(listed, chosen.image)
+            filters.unfit(listed, chosen)
+            or filters.short(listed, order.setup.ttl_s, order.setup.disk_gib)
+            or filters.undriven(listed, chosen.image)
         )
         if why:
             raise gone.unfit(why)
@@ -442,7 +442,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
     def _placed(self, candidate: Candidate, intent: Intent) -> Candidate:
         """The candidate at what is really paid: a bid may lie over the floor that the plan showed."""
         return candidate._replace(
-            micro_usd=market.hourly_micro_usd(Decimal(intent.usd_per_day), intent.capacity)
+            micro_usd=pricing.hourly_micro_usd(Decimal(intent.usd_per_day), intent.capacity)
         )
 
     # What became of it
@@ -728,7 +728,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
             return Node(
                 handle, name, GONE, whose, detail="" if cancelled else "not among the key's orders"
             )
-        held = market.gpus(row)
+        held = figures.gpus(row)
         status, detail = self._status(row, cancelled=cancelled)
         server = orders.whole(row, "si")
         mapped = orders.ports(row)
@@ -737,11 +737,11 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
             name=name,
             status=status,
             mark=whose,
-            region="" if (place := market.region(row)) == "XX" else place,
-            machine_type=market.machine_type(server) if server else "",
+            region="" if (place := figures.region(row)) == "XX" else place,
+            machine_type=figures.machine_type(server) if server else "",
             gpu_type="" if isinstance(held, str) else held.model.name,
             gpu_count=0 if isinstance(held, str) else held.gpu_count,
-            contradiction=held if isinstance(held, market.Contradiction) else "",
+            contradiction=held if isinstance(held, figures.Contradiction) else "",
             capacity=orders.capacity(row),
             external_ip=orders.host(row),
             created_at=orders.made(row) or 0.0,
@@ -756,7 +756,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         """
         spot = orders.capacity(row) == SPOT
         if orders.has_ended(row):
-            made_at, hours = orders.made(row), market.longest_hours(row)
+            made_at, hours = orders.made(row), figures.longest_hours(row)
             if cancelled:
                 return GONE, ""
             if spot:

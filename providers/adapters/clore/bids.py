@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from decimal import ROUND_UP, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.clore import market
+from providers.adapters.clore import figures, pricing
 from providers.model import foreign
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ OVER = Decimal("1.01")
 """A bid over another's: no step is documented, so one per cent."""
 
 _STEPS = {
-    market.USD: Decimal("0.0001"),
+    pricing.USD: Decimal("0.0001"),
     "CLORE-Blockchain": Decimal("0.0001"),
     "bitcoin": Decimal("0.00000001"),
 }
@@ -41,9 +41,9 @@ def rates(view: Mapping[str, object]) -> dict[str, Decimal]:
     """Dollars per coin, as the reply states them."""
     found = {
         str(coin): foreign.number(rate, foreign.MONEY)
-        for coin, rate in market.section(view, "currency_rates_in_usd").items()
+        for coin, rate in figures.section(view, "currency_rates_in_usd").items()
     }
-    return {market.USD: Decimal(1)} | {
+    return {pricing.USD: Decimal(1)} | {
         coin: rate for coin, rate in found.items() if rate is not None and rate > 0
     }
 
@@ -77,7 +77,7 @@ def needed(view: Mapping[str, object], coin: str, floor: Decimal, usd_rate: Deci
     holds it. `usd_rate` is dollars per coin.
     """
     least = foreign.number(
-        market.section(market.section(view, "server"), "min_pricing").get(coin), foreign.MONEY
+        figures.section(figures.section(view, "server"), "min_pricing").get(coin), foreign.MONEY
     )
     holders = [
         bid.usd_per_day

@@ -7,7 +7,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from providers.adapters.clore import errors, market, orders
+from providers.adapters.clore import errors, figures, market, orders, pricing
 from providers.adapters.clore.options import COINS
 from providers.errors import BadCredentials, CloudError
 from providers.model import foreign
@@ -106,7 +106,7 @@ def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
     for row in rows:
         coin, per_day = str(row.get("currency")), foreign.number(row.get("price"))
         burn[coin] = burn.get(coin, Decimal(0)) + (per_day or Decimal(0)) * (
-            1 + market.RENTER_FEE[orders.capacity(row) or ON_DEMAND]
+            1 + pricing.RENTER_FEE[orders.capacity(row) or ON_DEMAND]
         )
     parts = []
     for coin, balance in sorted(held.items()):
@@ -124,14 +124,14 @@ def _fees(fees: Mapping[str, object]) -> CheckLine:
     only: `on_demand.base` and `spot.base`.
     """
     stated = {
-        kind: foreign.number(market.section(fees, key).get("base"))
+        kind: foreign.number(figures.section(fees, key).get("base"))
         for kind, key in ((ON_DEMAND, "on_demand"), (SPOT, "spot"))
     }
     parts = [f"{kind} {rate:f} % in all" for kind, rate in stated.items() if rate is not None]
     off = [
         kind
         for kind, rate in stated.items()
-        if rate is not None and rate / 200 != market.RENTER_FEE[kind]
+        if rate is not None and rate / 200 != pricing.RENTER_FEE[kind]
     ]
     if not parts:
         return _line("fees", "unknown", "the service states no base fee")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.clore import market
+from providers.adapters.clore import figures, market, pricing
 from providers.adapters.clore.options import COINS
 from providers.errors import InsufficientFunds
 from providers.model.ask import ON_DEMAND, SPOT
@@ -38,7 +38,7 @@ class Funds(NamedTuple):
 
     def coins(self, server: Mapping[str, object], capacity: str) -> tuple[str, ...]:
         """The allowed coins that this host takes and that are there."""
-        priced = ((coin, market.terms(server, capacity, (coin,))) for coin in self.pay_with)
+        priced = ((coin, pricing.terms(server, capacity, (coin,))) for coin in self.pay_with)
         return tuple(
             coin
             for coin, found in priced
@@ -59,7 +59,7 @@ class Funds(NamedTuple):
         prices = {
             each: found.per_day
             for each in self.pay_with
-            if not isinstance(found := market.terms(server, capacity, (each,)), str)
+            if not isinstance(found := pricing.terms(server, capacity, (each,)), str)
         }
         wanted = " or ".join(
             f"{amount.normalize():f} {each}" for each, amount in {**prices, coin: per_day}.items()
@@ -71,7 +71,7 @@ class Funds(NamedTuple):
             f"clore: wanted at least an hour at {wanted} a day, found {held or 'nothing'} in the"
             f" wallet; {REMEDY}"
         )
-        scopes = self.unpayable(market.server_id(server) or 0, capacity, servers)
+        scopes = self.unpayable(figures.server_id(server) or 0, capacity, servers)
         return InsufficientFunds(text, provider=market.PROVIDER, code="wallet", scopes=scopes)
 
     def unpayable(self, number: int, capacity: str, servers: Sequence[object]) -> tuple[Scope, ...]:
@@ -83,11 +83,11 @@ class Funds(NamedTuple):
             if (
                 not isinstance(each, dict)
                 or each.get("rented") is not False
-                or (found := market.server_id(each)) is None
+                or (found := figures.server_id(each)) is None
             ):
                 continue
             for kind in (ON_DEMAND, SPOT):
-                if isinstance(market.terms(each, kind, self.pay_with), str):
+                if isinstance(pricing.terms(each, kind, self.pay_with), str):
                     continue
                 if self.coins(each, kind):
                     payable = payable or (found, kind) != (number, capacity)
@@ -97,4 +97,4 @@ class Funds(NamedTuple):
 
 
 def _scope(number: int, capacity: str) -> Scope:
-    return Scope(market.PROVIDER, machine_type=market.machine_type(number), capacity=capacity)
+    return Scope(market.PROVIDER, machine_type=figures.machine_type(number), capacity=capacity)

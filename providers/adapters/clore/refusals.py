@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adapters.clore import market
+from providers.adapters.clore import figures, pricing
 from providers.errors import OfferGone, PriceRose, Unsupported
 from providers.model.place import Scope
 
@@ -22,7 +22,7 @@ class Refuse(NamedTuple):
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.provider, machine_type=market.machine_type(self.server))
+        return Scope(self.provider, machine_type=figures.machine_type(self.server))
 
     def offer(self, why: str, code: str) -> OfferGone:
         """The server is not what it was listed as."""
@@ -47,8 +47,8 @@ class Refuse(NamedTuple):
 
     def price(self, capacity: str, usd_per_day: Decimal, cap: Decimal) -> PriceRose:
         """It costs more than was planned, or than may be paid."""
-        found = market.hourly_micro_usd(usd_per_day, capacity) / 1_000_000
-        limit = market.hourly_micro_usd(cap, capacity) / 1_000_000
+        found = pricing.hourly_micro_usd(usd_per_day, capacity) / 1_000_000
+        limit = pricing.hourly_micro_usd(cap, capacity) / 1_000_000
         scope = self.scope._replace(capacity=capacity)
         text = (
             f"clore: server-{self.server}: wanted at most ${limit:.4f}/h, found ${found:.4f}/h"

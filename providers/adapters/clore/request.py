@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.clore import mark, market, orders
+from providers.adapters.clore import figures, mark, market, orders, pricing
 from providers.adapters.clore.options import IMAGE, OWN_IMAGES
 from providers.errors import NotConfigured, Unsupported
 from providers.model.ask import SPOT
@@ -29,7 +29,7 @@ def body(
     order: Order,
     candidate: Candidate,
     chosen: Options,
-    terms: market.Terms,
+    terms: pricing.Terms,
     per_day: Decimal,
     jupyter_token: str,
     variable: Callable[[str], str],
@@ -46,7 +46,7 @@ def body(
     made: dict[str, object] = {
         "currency": terms.coin,
         "image": chosen.image,
-        "renting_server": market.ordered_server(candidate.machine_type),
+        "renting_server": figures.ordered_server(candidate.machine_type),
         "type": candidate.capacity,
         "env": {**dict(chosen.env), **secrets(order, chosen, variable)},
         # Other images than the market's own bring no sshd: the market's entry point then takes the

@@ -99,7 +99,7 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
 
 def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> int:
     """See `providers.adapters.gcp.compile`."""
-    from providers.adapters.gcp.compile import together as alike
+    from providers.adapters.gcp.grouping import together as alike
 
     return alike(candidates, section)
 
@@ -108,7 +108,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     """What is more than Google takes; and secrets are fetched by the machine itself, as some
     service account. Pure.
     """
-    from providers.adapters.gcp.compile import fits as told
+    from providers.adapters.gcp.machine_metadata import fits as told
     from providers.model.secret import providers_of
 
     found = list(told(section, setup))

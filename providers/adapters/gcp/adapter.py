@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from providers.adapters.base import ConsoleLog, OwnAccount, rehearsal_endpoint
 from providers.adapters.gcp import compile as native
+from providers.adapters.gcp import grouping, machine_metadata, refusals
 from providers.adapters.gcp import nodes as read
-from providers.adapters.gcp import refusals
 from providers.adapters.gcp.client import Client, checked_project, default_credentials
 from providers.adapters.gcp.errors import PROVIDER, Context, from_operation
 from providers.errors import (
@@ -123,7 +123,7 @@ class Gcp(ConsoleLog, OwnAccount):
         return lines(self._client, self._world)
 
     def group(self, candidates: Sequence[Candidate]) -> int:
-        return native.group(candidates)
+        return grouping.group(candidates)
 
     # Creating
 
@@ -137,7 +137,7 @@ class Gcp(ConsoleLog, OwnAccount):
         first = order.candidates[0]
         context = self._context(order)
         call = native.creating_call(order, bound=bound)
-        if call.method == native.REGIONAL and first.zone:
+        if call.method == grouping.REGIONAL and first.zone:
             call = native.creating_call(order, self._region_zones(first.region), bound=bound)
         try:
             operation = self._client.call(
@@ -148,7 +148,7 @@ class Gcp(ConsoleLog, OwnAccount):
             raise refusals.explained(self._client, error, order) from None
         except QuotaExceeded as error:
             raise refusals.named(self._client, error, order, context) from None
-        place = (("operation", str(operation.get("name", ""))), ("scope", native.scope_of(order)))
+        place = (("operation", str(operation.get("name", ""))), ("scope", grouping.scope_of(order)))
         return Ticket(asked, "waiting", place, detail="; ".join(call.notes))
 
     def poll(self, ticket: Ticket) -> Ticket:
@@ -217,11 +217,11 @@ class Gcp(ConsoleLog, OwnAccount):
         """
         first = order.candidates[0]
         if first.capacity != RESERVATION or first.zone:
-            return native.scope_of(order)
+            return grouping.scope_of(order)
         try:
-            return native.scope_of(self._reserved(order)[0])
+            return grouping.scope_of(self._reserved(order)[0])
         except Unsupported:
-            return native.scope_of(order)
+            return grouping.scope_of(order)
 
     def _settled(self, order: Order, context: Context) -> Ticket | None:
         scope = self._scope(order)
@@ -256,11 +256,11 @@ class Gcp(ConsoleLog, OwnAccount):
 
     def _request(self, service: Any, call: native.Call, token: str) -> Any:
         project = self._client.project
-        if call.method == native.REGIONAL:
+        if call.method == grouping.REGIONAL:
             return service.regionInstances().bulkInsert(
                 project=project, region=call.region, requestId=token, body=call.body
             )
-        if call.method == native.ZONAL:
+        if call.method == grouping.ZONAL:
             return service.instances().bulkInsert(
                 project=project, zone=call.zone, requestId=token, body=call.body
             )
@@ -743,7 +743,7 @@ class Gcp(ConsoleLog, OwnAccount):
                 ),
                 "",
             )
-            script = native.start_up(setup._replace(idle_s=idle.limit_s(present)))
+            script = machine_metadata.start_up(setup._replace(idle_s=idle.limit_s(present)))
             kept = [item for item in items if item.get("key") != "startup-script"]
             return [*kept, {"key": "startup-script", "value": script}] if script else kept
 
@@ -756,7 +756,7 @@ class Gcp(ConsoleLog, OwnAccount):
             )
             kept = [item for item in items if item.get("key") != "ssh-keys"]
             # The user's key is exchanged; the one that the engine looks at the machine with stays.
-            keys = native.ssh_keys(user, public_key, *native.own_keys(present))
+            keys = machine_metadata.ssh_keys(user, public_key, *machine_metadata.own_keys(present))
             return [*kept, {"key": "ssh-keys", "value": keys}] if keys else kept
 
         self._edit_metadata(handle, "setting the ssh key of", edited)

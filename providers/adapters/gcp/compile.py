@@ -1,5 +1,4 @@
-"""From an order to the one creating call, and which candidates may share one. Pure: no client, no
-clock, no network.
+"""From an order to the one creating call. Pure: no client, no clock, no network.
 
 Owns every field of the request body. Fields and enums: Compute Engine discovery document v1,
 revision 20261106.
@@ -9,47 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import keep_status, too_large
 from providers.adapters.gcp import fabric, machines
-from providers.adapters.gcp import secrets as secret
+from providers.adapters.gcp.grouping import INSERT, REGIONAL, ZONAL
 from providers.adapters.gcp.host import DEFAULT_DISK_GIB
+from providers.adapters.gcp.machine_metadata import metadata_of
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
+from providers.adapters.gcp.scheduling import (
+    FLEX_START_MAX_S,
+    FLEX_START_MIN_S,
+    QUEUE_MAX_S,
+    QUEUE_MIN_S,
+    RUN_MAX_S,
+    RUN_MIN_S,
+    has_local_ssd,
+    reservation_affinity,
+    run_limit_s,
+    scheduling,
+)
 from providers.errors import Unsupported
-from providers.model import idle, shell
-from providers.model.ask import CAPACITIES, FLEX_START, RESERVATION, SPOT
+from providers.model.ask import CAPACITIES, FLEX_START
 from providers.model.duration import text as duration_text
-from providers.model.machine import OWN_KEY
 from providers.model.place import Scope
-from providers.model.secret import referred
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from providers.errors import Problem
     from providers.model.machine import Mark, Order, Setup
     from providers.model.offer import Candidate
 
-REGIONAL, ZONAL, INSERT = "regionInstances.bulkInsert", "instances.bulkInsert", "instances.insert"
 
-FLEX_START_MIN_S, FLEX_START_MAX_S = 600, 7 * 86_400
-"""Google, "create an A3 Ultra/A4 VM", 2026-04-06: a Flex-start machine must name a run duration
-from 10 minutes to 7 days.
-"""
-RUN_MIN_S, RUN_MAX_S = 30, 120 * 86_400
-"""Google, "limit the run time of a VM": from 30 seconds to 120 days."""
-QUEUE_MIN_S, QUEUE_MAX_S = 90, 7_200
-"""requestValidForDuration: 0 (only if there now), or 90 seconds to 2 hours (same page)."""
-RESERVATION_KEY = "compute.googleapis.com/reservation-name"
-"""The key that working code uses (dstack, Google's samples); the discovery text's shorter one is
-older.
-"""
-METADATA_MAX, METADATA_ALL_MAX = 262_144, 524_288
-"""Bytes of one value, and of all keys and values (Compute Engine v1, Metadata.items, read
-2026-11-28).
-"""
-_FINISHED = "/var/lib/gpus/finished"
-"""There once the container has ended well: then no boot runs it again."""
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 OWNER, CLUSTER, GENERATION, FINGERPRINT = (
@@ -80,81 +68,6 @@ def mark_labels(mark: Mark) -> dict[str, str]:
         GENERATION: mark.generation,
         FINGERPRINT: mark.fingerprint,
     }
-
-
-def group(candidates: Sequence[Candidate]) -> int:
-    """How many leading candidates one regional bulkInsert may choose among without changing the
-    plan's order; at least 1.
-
-    Google tries machine types by rank and, within one, picks a zone itself; so a group is every
-    zone of the first type, then every zone of the next: one region, one entry (entries may differ
-    in time limits), one capacity kind, equal price within a type, and the same zones for each type,
-    since Google would also try the pairs that the plan refused. One body serves all of them, so
-    disks, image and interfaces must be alike. GPUs on N1 cannot vary there; Flex-start's queue and
-    a named reservation are zonal.
-    """
-    first = candidates[0]
-    if not first.zone or first.offer.accelerator or first.capacity in (FLEX_START, RESERVATION):
-        return 1
-    blocks: list[tuple[str, list[str]]] = []
-    price: int | None = None
-    best = 1
-    for taken, candidate in enumerate(candidates, 1):
-        alike = (
-            candidate.region == first.region
-            and candidate.zone
-            and candidate.entry == first.entry
-            and candidate.capacity == first.capacity
-            and candidate.nodes == first.nodes
-            and candidate.gpu_count == first.gpu_count
-            and not candidate.offer.accelerator
-            and _alike(first.machine_type, candidate.machine_type)
-        )
-        if not alike:
-            break
-        if blocks and blocks[-1][0] == candidate.machine_type:
-            if candidate.micro_usd != price or candidate.zone in blocks[-1][1]:
-                break
-            blocks[-1][1].append(candidate.zone)
-        elif any(machine_type == candidate.machine_type for machine_type, _ in blocks):
-            break
-        else:
-            blocks.append((candidate.machine_type, [candidate.zone]))
-            price = candidate.micro_usd
-        if all(set(zones) == set(blocks[0][1]) for _, zones in blocks):
-            best = taken
-    return best
-
-
-def _alike(one: str, other: str) -> bool:
-    first, second = machines.family(one), machines.family(other)
-    return first._replace(prefix="") == second._replace(prefix="") and machines.bundled_ssd(
-        one
-    ) == machines.bundled_ssd(other)
-
-
-def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> int:
-    """How many leading candidates take the same interfaces under these options, so that one call
-    can hold them; at least 1.
-    """
-    named = read_options(section).fabric
-    if not named:
-        return len(candidates)
-    first = fabric.chosen(named, candidates[0].zone, candidates[0].machine_type)
-    for taken, candidate in enumerate(candidates):
-        if fabric.chosen(named, candidate.zone, candidate.machine_type) != first:
-            return taken
-    return len(candidates)
-
-
-def scope_of(order: Order) -> str:
-    """Where the order's operation lives: `zones/Z` or `regions/R`."""
-    first = order.candidates[0]
-    return (
-        f"zones/{first.zone}"
-        if first.zone and len(order.candidates) == 1
-        else f"regions/{first.region}"
-    )
 
 
 def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool = False) -> Call:
@@ -214,99 +127,6 @@ def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool
             }
         }
     return Call(REGIONAL, first.region, "", body, _notes(order, options, bound=bound))
-
-
-def run_limit_s(order: Order) -> int | None:
-    """The server-side run limit, in seconds; None for none. Flex-start must have one: the ttl, else
-    its 7 days.
-    """
-    if order.candidates[0].capacity == FLEX_START:
-        return order.setup.ttl_s or FLEX_START_MAX_S
-    return order.setup.ttl_s
-
-
-def scheduling(order: Order, options: Options, *, bound: bool = False) -> dict[str, Any]:
-    """Scheduling of a GPU machine: never live-migrated, and guarded by a run limit that Google
-    itself carries out.
-
-    Termination (preemption, the end of the run limit or of the reservation that it is bound to)
-    deletes the machine, or stops it where the spec says to keep it.
-    """
-    capacity = order.candidates[0].capacity
-    out: dict[str, Any] = {
-        "onHostMaintenance": "TERMINATE",
-        "automaticRestart": capacity not in (SPOT, FLEX_START),
-        "provisioningModel": (
-            "RESERVATION_BOUND"
-            if bound
-            else {SPOT: "SPOT", FLEX_START: "FLEX_START"}.get(capacity, "STANDARD")
-        ),
-    }
-    action = "STOP" if order.setup.on_ttl == "keep" else "DELETE"
-    limit_s = run_limit_s(order)
-    if capacity == SPOT or bound or limit_s is not None:
-        out["instanceTerminationAction"] = action
-    if limit_s is not None:
-        out["maxRunDuration"] = {"seconds": str(limit_s)}
-    if (
-        action == "STOP"
-        and (bound or limit_s is not None)
-        and has_local_ssd(order.candidates, options)
-    ):
-        # Google stops no machine with local SSD unless told what becomes of it, and keeps none at
-        # the end of a run limit.
-        out["onInstanceStopAction"] = {"discardLocalSsd": True}
-    return out
-
-
-def reservation_affinity(candidate: Candidate) -> dict[str, Any]:
-    """Which reservations may be used: the named one; none for Spot and Flex-start; else any open
-    one, as it is paid for already.
-    """
-    if candidate.capacity == RESERVATION:
-        return {
-            "consumeReservationType": "SPECIFIC_RESERVATION",
-            "key": RESERVATION_KEY,
-            "values": [candidate.reservation],
-        }
-    return {
-        "consumeReservationType": (
-            "NO_RESERVATION" if candidate.capacity in (SPOT, FLEX_START) else "ANY_RESERVATION"
-        )
-    }
-
-
-def ssh_keys(user: str, *public_keys: str) -> str:
-    """The value of the metadata item `ssh-keys`: a line for each key (Google, "Add SSH keys to
-    VMs": one entry a line). Empty without any.
-    """
-    return "\n".join(f"{user}:{key.strip()}" for key in dict.fromkeys(public_keys) if key.strip())
-
-
-def own_keys(value: str) -> list[str]:
-    """The keys of an `ssh-keys` value that an engine made for itself."""
-    keys = [line.partition(":")[2].strip() for line in value.splitlines()]
-    return [key for key in keys if key.split()[-1:] and key.split()[-1].startswith(OWN_KEY)]
-
-
-def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()) -> str:
-    """A script that fetches the secrets and runs the container with all GPUs. Google runs it at
-    every boot; it is safe to run again.
-
-    A container that ended with 0 while the machine was up is finished, and is not run again; one
-    that failed, or went down with the machine, is. The Deep Learning images of 2026 come without
-    docker (user reports), so docker and NVIDIA's container toolkit are installed when missing.
-    """
-    program = shell.program(
-        __file__,
-        "start_up",
-        secrets=secret.wanted(secrets),
-        secrets_file=secret.FILE,
-        secret_names=[name for name, _ in secrets],
-        image=container,
-        finished=_FINISHED,
-    )
-    return keep_status() + program
 
 
 def _check(order: Order, candidate: Candidate, options: Options) -> None:
@@ -378,13 +198,6 @@ def _check(order: Order, candidate: Candidate, options: Options) -> None:
             str(options.local_ssd_count),
             "lower options.gcp.local_ssd_count",
         )
-
-
-def has_local_ssd(candidates: Sequence[Candidate], options: Options) -> bool:
-    """True when a machine of these has local SSD, bundled or asked for."""
-    return bool(options.local_ssd_count) or any(
-        machines.bundled_ssd(candidate.machine_type) for candidate in candidates
-    )
 
 
 def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
@@ -484,53 +297,6 @@ def _interface(setup: Setup, candidate: Candidate, options: Options) -> dict[str
     return out
 
 
-def _metadata(setup: Setup, options: Options, *, alone: bool = True) -> dict[str, str]:
-    """What the machine is told at its start, by key. One of several (not `alone`) has no idle
-    timer: it cannot see whether the others work.
-    """
-    found: dict[str, str] = {}
-    if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
-        found["ssh-keys"] = keys
-    if script := start_up(setup if alone else setup._replace(idle_s=0), options):
-        found["startup-script"] = script
-    return found
-
-
-def start_up(setup: Setup, options: Options | None = None) -> str:
-    """All that a machine runs at each boot: one program after the other, whatever became of those
-    before it. Empty for nothing.
-    """
-    container = (options or read_options(dict(setup.options))).container
-    secrets = referred(setup.secrets)
-    programs = (
-        idle.script(setup.idle_s) if setup.idle_s else "",
-        start_up_script(container, secrets) if container or secrets else "",
-        "" if container else setup.script,
-    )
-    return "".join(programs)
-
-
-def fits(section: Mapping[str, object], setup: Setup) -> list[Problem]:
-    """What a machine is told at its start that is more than Google takes. Pure."""
-    told = _metadata(setup, read_options(section))
-    paths = {"startup-script": "container"}
-    found = [
-        too_large(
-            paths.get(key, ""),
-            f"metadata ({key})",
-            len(value.encode()),
-            METADATA_MAX,
-            "fetch the rest from a bucket",
-        )
-        for key, value in told.items()
-    ]
-    total = sum(len(key.encode()) + len(value.encode()) for key, value in told.items())
-    found.append(
-        too_large("", "metadata in all", total, METADATA_ALL_MAX, "fetch the rest from a bucket")
-    )
-    return [problem for problem in found if problem is not None]
-
-
 def _properties(
     order: Order, candidate: Candidate, options: Options, *, bound: bool = False
 ) -> dict[str, Any]:
@@ -539,7 +305,7 @@ def _properties(
     labels = {**dict(setup.labels), **mark_labels(order.mark)}
     wiring = dict(setup.network)
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
-    metadata = _metadata(setup, options, alone=len(order.node_names) + len(order.joins) == 1)
+    metadata = metadata_of(setup, options, alone=len(order.node_names) + len(order.joins) == 1)
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,
         "labels": labels,

@@ -64,7 +64,8 @@ def connect(
             code="no-client",
         )
     from providers.adapters.modal.adapter import Modal
-    from providers.adapters.modal.client import Client, Credentials, credentials
+    from providers.adapters.modal.client import Client
+    from providers.adapters.modal.sign_in import Credentials, credentials
 
     app = config.get("app") or "gpus"
     if world == LIVE:

@@ -17,7 +17,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.modal.client import Client, credentials
+from providers.adapters.modal.client import Client
+from providers.adapters.modal.sign_in import credentials
 from providers.errors import GpusError
 from providers.model import shell
 

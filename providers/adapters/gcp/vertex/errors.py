@@ -13,8 +13,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import Row
-from providers.adapters.gcp import errors as google
-from providers.adapters.gcp.errors import ALL, NOTHING, PLACE, QUOTA, REGION, clean, quota_page
+from providers.adapters.gcp import client_errors, error_codes
+from providers.adapters.gcp.error_codes import ALL, NOTHING, PLACE, QUOTA, REGION
+from providers.adapters.gcp.errors import clean, quota_page
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 PROVIDER = "vertex"
 
 _RPC = "google.rpc.Code, aiplatform discovery v1 revision 20261106"
-_SIGN_IN = google.SIGN_IN
+_SIGN_IN = error_codes.SIGN_IN
 _RIGHTS = (
     "run `gpus check vertex`; grant roles/aiplatform.user (and roles/iam.serviceAccountUser for a"
     " service account)"
@@ -166,7 +167,7 @@ def from_http(
 def from_exception(error: BaseException, context: Context) -> CloudError:
     """What an exception of the client means: Google's client is the same for all its APIs."""
     for base in type(error).__mro__:
-        row = google.EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
+        row = client_errors.EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
         if row is not None:
             return _error(
                 row.kind if context.creating else row.reading or row.kind,

@@ -1,0 +1,53 @@
+"""Which candidates may share one creating call. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.aws import machines
+from providers.model.ask import SPOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from providers.model.offer import Candidate
+MOST_OVERRIDES = 50
+"""Of one fleet. EC2's own limit is higher; a region has fewer zones times types for one ask."""
+
+
+def group(candidates: Sequence[Candidate]) -> int:
+    """How many leading candidates one creating call may choose among without changing the plan's
+    order; at least 1.
+
+    A fleet on demand tries its overrides strictly by priority (`prioritized`), so a region's whole
+    run goes out as one, types mixed. On Spot EC2 looks at capacity first and at priorities second
+    (`capacity-optimized-prioritized`), so only candidates that rank equal (one entry, one price) go
+    together. A named reservation is at one place that EC2 is asked for first, so all candidates of
+    it in a region are one call. Several nodes go zone by zone.
+    """
+    first = candidates[0]
+    if first.nodes > 1 and not first.reservation:
+        return 1
+    if not first.zone and not first.reservation:
+        return 1
+    seen: set[tuple[str, str]] = set()
+    for candidate in candidates:
+        pool = (candidate.machine_type, candidate.zone)
+        alike = (
+            candidate.region == first.region
+            and candidate.capacity == first.capacity
+            and candidate.reservation == first.reservation
+            and candidate.nodes == first.nodes
+            and pool not in seen
+            and len(seen) < MOST_OVERRIDES
+        )
+        if alike and not first.reservation:
+            alike = bool(candidate.zone) and machines.architecture(
+                candidate.machine_type
+            ) == machines.architecture(first.machine_type)
+        if alike and first.capacity == SPOT:
+            alike = candidate.entry == first.entry and candidate.micro_usd == first.micro_usd
+        if not alike:
+            break
+        seen.add(pool)
+    return max(1, len(seen))

@@ -1,0 +1,62 @@
+"""The tags of what this engine makes: whose it is, which order made it, the user's labels. Owns
+their keys; pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from providers.model.machine import Mark, Order
+OWNER, CLUSTER, GENERATION, FINGERPRINT = (
+    "gpus-owner",
+    "gpus-cluster",
+    "gpus-generation",
+    "gpus-fingerprint",
+)
+ORDER, LABELS, NAME = "gpus-order", "gpus-labels", "Name"
+"""`gpus-order` is the token of the order that made a machine: a fleet's machines do not bear the
+fleet's client token. `gpus-labels` names the user's own tags, so that an edit takes away what it no
+longer lists and leaves alone what others put there.
+"""
+_TAG_MAX = 256
+
+
+def mark_tags(order: Order) -> dict[str, str]:
+    """The tags that say whose something is, and which order made it."""
+    mark = order.mark
+    return {
+        OWNER: mark.owner,
+        CLUSTER: mark.cluster,
+        GENERATION: mark.generation,
+        FINGERPRINT: mark.fingerprint,
+        ORDER: order.token,
+    }
+
+
+def mark_of(tags: Mapping[str, str]) -> Mark | None:
+    """Whose it is; None for what bears no owner."""
+    from providers.model.machine import Mark
+
+    if not tags.get(OWNER):
+        return None
+    return Mark(*(tags.get(key, "") for key in (OWNER, CLUSTER, GENERATION, FINGERPRINT)))
+
+
+def label_tags(labels: Mapping[str, str]) -> dict[str, str]:
+    """The user's labels as tags, with the list of their names as far as it fits into one."""
+    out = dict(labels)
+    listed = ""
+    for key in labels:
+        longer = f"{listed} {key}".strip()
+        if len(longer) > _TAG_MAX:
+            break
+        listed = longer
+    return {**out, LABELS: listed} if labels else out
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as the API takes them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -1,0 +1,84 @@
+"""Why a host does not pass: the filters of the options, the ask's time and disk, the driver. Pure."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from providers.adapters.clore.figures import disk_gb, longest_hours, section, server_id
+from providers.model import foreign, images
+from providers.model.duration import text as duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from providers.adapters.clore.options import Options
+
+
+def unfit(server: Mapping[str, object], options: Options) -> str:
+    """Why a host does not pass the filters; empty when it does."""
+    number_id = server_id(server)
+    if number_id in options.exclude_servers:
+        return "excluded by exclude_servers"
+    if options.include_servers and number_id not in options.include_servers:
+        return "not among include_servers"
+    specs, rating = section(server, "specs"), section(server, "rating")
+    net = section(specs, "net")
+    figures = (
+        ("reliability", options.reliability, foreign.number(server.get("reliability")), ""),
+        ("CUDA", options.cuda, foreign.number(server.get("cuda_version")), ""),
+        ("download", options.down_mbps, foreign.number(net.get("down")), " Mbps"),
+        ("upload", options.up_mbps, foreign.number(net.get("up")), " Mbps"),
+        ("disk", options.disk_gb, disk_gb(specs.get("disk")), " GB"),
+        ("RAM", options.ram_gb, foreign.number(specs.get("ram")), " GB"),
+        ("PCIe revision", options.pcie_rev, foreign.number(specs.get("pcie_rev")), ""),
+        ("PCIe width", options.pcie_width, foreign.number(specs.get("pcie_width")), ""),
+        (
+            "rating",
+            options.rating,
+            foreign.number(rating.get("avg")) if foreign.number(rating.get("cnt")) else None,
+            "",
+        ),
+        ("longest rental", options.min_hours, foreign.number(server.get("mrl")), " h"),
+    )
+    for what, least, found, unit in figures:
+        if least and found is None:
+            return f"states no {what}, wanted at least {least:g}{unit}"
+        if least and found is not None and found < Decimal(str(least)):
+            return f"{what} {found:f}{unit}, wanted at least {least:g}{unit}"
+    return ""
+
+
+def short(server: Mapping[str, object], ttl_s: int | None, disk_gib: int | None) -> str:
+    """Why a host does not last as long, or hold as much, as is asked for; empty when it does."""
+    hours = longest_hours(server)
+    if ttl_s is not None and hours is not None and hours * 3_600 < ttl_s:
+        return f"it can be rented for {hours:g} h at most, wanted {duration_text(ttl_s)}"
+    disk = disk_gb(section(server, "specs").get("disk"))
+    if disk_gib is not None and (
+        disk is None or disk * 1_000_000_000 < disk_gib * Decimal(1 << 30)
+    ):
+        return (
+            f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted"
+            f" {disk_gib} GiB"
+        )
+    return ""
+
+
+def undriven(server: Mapping[str, object], image: str) -> str:
+    """Why a host's driver can't start a container image; empty where it can, or where the image's
+    name does not say its CUDA.
+
+    `cuda_version` is the newest CUDA that the driver runs; within a major all do
+    (`images.LEAST_DRIVER`).
+    """
+    wanted, found = images.cuda(image), foreign.number(server.get("cuda_version"))
+    if wanted is None:
+        return ""
+    if found is None:
+        return f"states no CUDA, wanted {wanted} for {image}"
+    return (
+        f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}"
+        if found < wanted.major
+        else ""
+    )

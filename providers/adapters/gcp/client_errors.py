@@ -1,0 +1,96 @@
+"""The exceptions of Google's clients, each with the class it means and what it blocks. Owns these
+rows of the error table; known by name, so that nothing of Google's is imported.
+"""
+
+from __future__ import annotations
+
+from providers.adapters.base import Row
+from providers.adapters.gcp.error_codes import ALL, NOTHING, SETTLE, SIGN_IN
+from providers.errors import (
+    BadCredentials,
+    NotConfigured,
+    OutcomeUnknown,
+    Transient,
+)
+
+_CLIENT = "google-api-python-client 2.202.0, httplib2 0.32.1, google-auth 2.63.0"
+_OFFLINE = "look at the network: Google cannot be reached from here"
+_BEFORE = Row(Transient, NOTHING, _OFFLINE, _CLIENT, "2026-11-27")
+_LOST = Row(
+    OutcomeUnknown,
+    NOTHING,
+    "the answer was lost; " + SETTLE,
+    _CLIENT,
+    "2026-11-27",
+    reading=Transient,
+)
+_GARBLED = Row(
+    OutcomeUnknown,
+    NOTHING,
+    "the answer could not be read; " + SETTLE,
+    _CLIENT,
+    "2026-11-27",
+    reading=Transient,
+)
+_KEYS = Row(BadCredentials, ALL, SIGN_IN, _CLIENT, "2026-11-27")
+_NO_KEYS = Row(
+    NotConfigured,
+    ALL,
+    "set up credentials: gcloud auth application-default login",
+    _CLIENT,
+    "2026-11-27",
+)
+EXCEPTIONS: dict[str, Row] = {
+    # Nothing was sent.
+    "httplib2.error.ServerNotFoundError": _BEFORE,
+    "httplib2.error.ProxiesUnavailableError": _BEFORE,
+    "socket.gaierror": _BEFORE,
+    "builtins.ConnectionRefusedError": _BEFORE,
+    "providers.adapters.gcp.client.NotSent": _BEFORE,
+    "ssl.SSLCertVerificationError": Row(
+        Transient,
+        NOTHING,
+        "Google's certificate was not accepted: look at the proxy and the clock",
+        _CLIENT,
+        "2026-11-27",
+    ),
+    "google.auth.exceptions.TransportError": Row(
+        Transient,
+        NOTHING,
+        "a token could not be fetched: look at the network",
+        _CLIENT,
+        "2026-11-27",
+    ),
+    "google.auth.exceptions.TimeoutError": Row(
+        Transient,
+        NOTHING,
+        "a token could not be fetched: look at the network",
+        _CLIENT,
+        "2026-11-27",
+    ),
+    "google.auth.exceptions.ResponseError": Row(
+        Transient, NOTHING, "a token could not be fetched", _CLIENT, "2026-11-27"
+    ),
+    # Keys.
+    "google.auth.exceptions.DefaultCredentialsError": _NO_KEYS,
+    "google.auth.exceptions.MutualTLSChannelError": _NO_KEYS,
+    # `invalid_grant` is Google's word both for a sign-in that has ended and for a token signed by a
+    # clock that is wrong.
+    "google.auth.exceptions.RefreshError": _KEYS,
+    "google.auth.exceptions.GoogleAuthError": _KEYS,
+    # Sent, and no good answer.
+    "httplib2.error.HttpLib2Error": _LOST,
+    "http.client.HTTPException": _LOST,
+    "builtins.OSError": _LOST,
+    "googleapiclient.errors.Error": _GARBLED,
+    "builtins.ValueError": _GARBLED,
+    "builtins.EOFError": _GARBLED,
+}
+"""By the name of an exception's class or of its nearest base in this table. HttpError is read by
+its status and body before.
+"""
+
+
+def known_exception(kind: type[BaseException]) -> bool:
+    """True when the table has a row for this class or a base of it."""
+    return any(f"{base.__module__}.{base.__qualname__}" in EXCEPTIONS for base in kind.__mro__)
