@@ -16,7 +16,7 @@ from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, NotConfigured
 from providers.model.machine import Mark
 from tests.engine.cases import run
-from tests.unit.test_aws_adapter import rig  # noqa: F401
+from tests.unit.aws_rig import rig  # noqa: F401
 from tests.unit.test_aws_power import Clock, wanted
 
 NUMBERS = {"work": "111111111111", "home": "222222222222", "": "333333333333"}

@@ -1,77 +1,15 @@
-"""The pure half of the EC2 adapter: options, grouping, and every field of the creating calls,
-checked by botocore itself.
-"""
-
-import base64
-import csv
-import gzip
-import random
-import subprocess
-from pathlib import Path
+"""Which candidates share one creating call of EC2, and every field of it, checked by botocore."""
 
 import pytest
 from botocore.validate import ParamValidator
 
-import providers
-from providers.adapters.aws import CAPABILITIES, MANIFEST, machines
-from providers.adapters.aws import (
-    compile as native,
-    region_facts,
-    first_boot,
-    grouping,
-    tagging,
-    demands,
-)
-from providers.adapters.aws.options import Options, problems, read
-from providers.rehearsal.clouds.aws import places, wire
-from providers.rehearsal.script import unpacked
+from providers.adapters.aws import MANIFEST, demands, grouping, machines, region_facts, tagging
+from providers.adapters.aws import compile as native
 from providers.errors import NotEnabled, Unsupported
-from providers.model.machine import Mark, Order, Setup
-from providers.model.offer import Candidate, Offer
+from providers.model.machine import Mark, Setup
 from providers.model.place import Scope
-
-A, B, C = "use1-az1", "use1-az2", "use1-az4"
-IMAGE = region_facts.Image("ami-0123456789abcdef0", "/dev/sda1", 75)
-AROUND = region_facts.Around(
-    IMAGE,
-    ("sg-0123456789abcdef0",),
-    (A, B, C),
-    tuple((zone, f"subnet-{index}") for index, zone in enumerate((A, B, C))),
-)
-TOKEN = "11111111-2222-3333-4444-555555555555"
-
-
-def candidate(
-    zone=A,
-    machine_type="p5.48xlarge",
-    capacity="on-demand",
-    micro_usd=55_040_000,
-    region="us-east-1",
-    nodes=1,
-    reservation="",
-    entry=0,
-):
-    gpu, count = machines.gpus_of(machine_type)
-    return Candidate(
-        1,
-        entry,
-        Offer("aws", region, zone, machine_type, gpu, count, capacity, micro_usd),
-        nodes,
-        reservation,
-        micro_usd * nodes,
-    )
-
-
-def order(*candidates, nodes=1, **setup):
-    names = tuple(f"train-{index}" for index in range(nodes))
-    return Order(
-        Mark("own1", "train", "gen1", "0123456789abcdef"),
-        TOKEN,
-        candidates or (candidate(),),
-        names,
-        Setup(**setup),
-        900,
-    )
+from providers.rehearsal.clouds.aws import wire
+from tests.unit.aws_compile_rig import AROUND, TOKEN, A, B, C, candidate, order
 
 
 def options(**given):
@@ -84,150 +22,6 @@ def valid(operation, body):
         body, wire.model("ec2").operation_model(operation).input_shape
     )
     assert not report.has_errors(), report.generate_report()
-
-
-def script(call):
-    """(user data, the program that is packed in it)."""
-    text = (
-        base64.b64decode(call.template["LaunchTemplateData"]["UserData"]).decode()
-        if call.template
-        else call.body["UserData"]
-    )
-    return text, unpacked(text)
-
-
-# Options
-
-
-@pytest.mark.parametrize(
-    ("section", "paths"),
-    [
-        ({}, []),
-        (
-            {
-                "subnets": {
-                    A: "subnet-0123456789abcdef0",
-                    "use1-atl2-az1": "subnet-0123456789abcdef1",
-                },
-                "security_group": "sg-0123456789abcdef0",
-            },
-            [],
-        ),
-        (
-            {
-                "security_group": ["sg-01234567", "sg-12345678"],
-                "volume_type": "io2",
-                "volume_iops": 4000,
-                "efa": False,
-            },
-            [],
-        ),
-        (
-            {
-                "volume_iops": 4000.0,
-                "volume_throughput": 500,
-                "key_name": "me",
-                "placement_group": "none",
-            },
-            [],
-        ),
-        (
-            {
-                "instance_profile": "arn:aws:iam::123456789012:instance-profile/train",
-                "ami": "ami-0123456789abcdef0",
-            },
-            [],
-        ),
-        ({"subnets": {"us-east-1a": "subnet-0123456789abcdef0"}}, ["subnets.us-east-1a"]),
-        ({"subnets": {A: "vpc-1"}}, [f"subnets.{A}"]),
-        ({"subnets": []}, ["subnets"]),
-        ({"security_group": []}, ["security_group"]),
-        (
-            {"ami": "ubuntu", "efa": "yes", "volume_type": "ssd", "volume_iops": True},
-            ["ami", "efa", "volume_type", "volume_iops"],
-        ),
-        ({"ami": "ami-01234567", "ami_ssm_parameter": "/x/y"}, ["ami_ssm_parameter"]),
-        ({"volume_type": "io1"}, ["volume_iops"]),
-        (
-            {"volume_type": "gp2", "volume_iops": 500, "volume_throughput": 200},
-            ["volume_iops", "volume_throughput"],
-        ),
-        ({"security_groups": "sg-01234567", "key": "x"}, ["security_groups", "key"]),
-    ],
-)
-def test_options_are_checked_whole(section, paths):
-    """Every problem of options.aws comes at once, each at its path; an unknown key names near ones."""
-    found = problems(section)
-    assert paths == [problem.path for problem in found]
-    assert all(
-        problem.path != "security_groups" or "security_group" in problem.wanted for problem in found
-    )
-    assert list(MANIFEST.options(section)) == found
-
-
-def test_options_are_typed():
-    """What was checked is read into plain types; the image parameter follows the processor."""
-    got = read(
-        {
-            "subnets": {B: "subnet-0123456789abcdef0"},
-            "security_group": "sg-01234567",
-            "volume_iops": 4000.0,
-        }
-    )
-    assert (
-        Options(
-            subnets=((B, "subnet-0123456789abcdef0"),),
-            security_group=("sg-01234567",),
-            volume_iops=4000,
-        )
-        == got
-    )
-    assert "arm64" in got.parameter("arm64") and "x86_64" in got.parameter("x86_64")
-    assert "/my/image" == read({"ami_ssm_parameter": "/my/image"}).parameter("arm64")
-
-
-# The table of types
-
-
-def test_the_table_of_types_is_what_the_catalog_sells():
-    """Every type that the adapter orders is in its table with the catalog's GPU and count, and
-    nothing else is.
-    """
-    import providers.catalog.offers
-
-    offers = providers.catalog.offers.load()
-    sold = {}
-    for row in range(len(offers)):
-        offer = offers.offer(row)
-        if (
-            offer.provider == "aws"
-            and CAPABILITIES.orders(offer.machine_type)
-            and not offer.restriction
-        ):
-            sold[offer.machine_type] = (
-                offer.gpu_type,
-                offer.gpu_count,
-                offer.vcpus,
-                offer.memory_gib,
-            )
-    assert sold == {
-        name: (kind.gpu, kind.gpus, kind.vcpus, kind.memory_gib)
-        for name, kind in machines.TYPES.items()
-    }
-
-
-def test_the_stand_ins_zones_are_what_the_committed_sources_give():
-    """The committed zones.json is what its generator makes of the catalog's sources."""
-    from providers.rehearsal.clouds.aws import generate
-
-    sources = Path(providers.__file__).parent / "catalog" / "sources"
-    assert generate.zones(generate.rows(sources)) == places.table()
-
-
-def test_each_gpu_is_in_one_quota_bucket():
-    """A quota blocks its whole bucket by GPU, so no GPU may be in two."""
-    p, g = (set(machines.bucket_gpus(bucket)) for bucket in machines.BUCKETS)
-    assert p.isdisjoint(g) and {"H100", "A100"} <= p and {"L4", "T4", "L40S"} <= g
 
 
 # Grouping
@@ -539,59 +333,6 @@ def test_an_own_reservation_or_capacity_block_is_named(block):
     valid("RunInstances", call.body)
 
 
-# User data
-
-
-def test_the_key_and_the_end_of_the_run_are_in_the_user_data():
-    """The script makes the user with the key and what sets the end of the run; the machine's own
-    shutdown terminates it. It is sound shell.
-    """
-    call = native.creating_call(
-        order(ttl_s=72_000, ssh_public_key="ssh-ed25519 AAAA it's me", ssh_user="gpus"), AROUND
-    )
-    text, program = script(call)
-    assert {"gpus_ttl_s=72000", "gpus_start=0"} <= set(
-        text.splitlines()
-    ) and "AAAA it'\"'\"'s me" in program
-    assert "terminate" == call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"]
-    assert "no run limit" in call.notes[0] and "20h" in call.notes[0]
-    for each in (text, program):
-        subprocess.run(["bash", "-n"], input=each, text=True, check=True)
-
-
-def test_the_clusters_own_key_stands_beside_the_users():
-    """Both keys go into authorized_keys, each on a line of its own; the script leaves what it ended
-    with.
-    """
-    own = "ssh-ed25519 BBBB gpus-own-train"
-    _, text = script(
-        native.creating_call(
-            order(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=own), AROUND
-        )
-    )
-    assert f"keys=('ssh-ed25519 AAAA me' '{own}')\n" in text and "/var/lib/gpus/start-up" in text
-    _, alone = script(native.creating_call(order(own_public_key=own), AROUND))
-    assert f"keys=('{own}')\n" in alone
-
-
-def test_b32_user_data_is_bounded_when_planning():
-    """More user data than EC2 takes is a problem, with both sizes; an ordinary key is none."""
-    (problem,) = first_boot.fits(
-        Setup(
-            ssh_public_key="ssh-rsa "
-            + base64.b64encode(random.Random(1).randbytes(16_384)).decode()
-        )
-    )
-    assert problem.wanted == "user data of at most 16,384 bytes"
-    assert [] == first_boot.fits(
-        Setup(
-            ssh_public_key="ssh-rsa "
-            + base64.b64encode(random.Random(1).randbytes(3_000)).decode(),
-            ttl_s=3_600,
-        )
-    )
-
-
 def test_several_network_cards_have_no_public_address():
     """Nodes joined by EFA over several cards are not reached from here; a single machine is."""
     several = candidate(machine_type="p5.48xlarge", nodes=2)
@@ -607,12 +348,6 @@ def test_a_kept_machine_is_stopped_and_may_be_started_again():
     with pytest.raises(Unsupported, match="on_ttl") as caught:
         native.creating_call(order(candidate(capacity="spot"), ttl_s=3600, on_ttl="keep"), AROUND)
     assert (Scope("aws", capacity="spot"),) == caught.value.scopes
-
-
-def test_nothing_to_say_is_no_user_data():
-    """Without a key and a limit there is no script, and no shutdown behaviour is set."""
-    data = native.creating_call(order(), AROUND).template["LaunchTemplateData"]
-    assert "UserData" not in data and "InstanceInitiatedShutdownBehavior" not in data
 
 
 def test_volta_needs_an_image_of_its_own():

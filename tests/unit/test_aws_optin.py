@@ -4,7 +4,7 @@ import pytest
 
 from providers.adapters.aws import MANIFEST
 from providers.errors import QuotaExceeded
-from tests.unit.test_aws_adapter import candidate, order, rig  # noqa: F401
+from tests.unit.aws_rig import candidate, order, rig  # noqa: F401
 
 
 @pytest.mark.parametrize(

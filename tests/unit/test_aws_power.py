@@ -15,7 +15,7 @@ from providers.errors import GpusError, NoCapacity, QuotaExceeded, Transient, Un
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Handle, Setup
 from tests.engine.cases import run
-from tests.unit.test_aws_adapter import A, REGION, candidate, rig  # noqa: F401
+from tests.unit.aws_rig import A, REGION, candidate, rig  # noqa: F401
 
 
 def test_a_machine_stops_and_starts_as_the_same_one(rig):

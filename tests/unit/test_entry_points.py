@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from modal_cloud import Cloud  # noqa: E402
 from test_modal_gpu import candidate as modal_candidate  # noqa: E402
 from test_modal_gpu import order as modal_order  # noqa: E402
-from test_vertex import order as vertex_order  # noqa: E402
-from test_vertex import started as vertex_started  # noqa: E402
+from tests.unit.vertex_rig import order as vertex_order  # noqa: E402
+from tests.unit.vertex_rig import started as vertex_started  # noqa: E402
 
 from providers.adapters.clore import MANIFEST as CLORE  # noqa: E402
 from providers.adapters.clore.options import Options, read  # noqa: E402

@@ -1,0 +1,48 @@
+"""Orders of EC2 machines, the surroundings they compile in, and botocore's own check of a call."""
+
+from providers.adapters.aws import machines, region_facts
+from providers.model.machine import Mark, Order, Setup
+from providers.model.offer import Candidate, Offer
+
+A, B, C = "use1-az1", "use1-az2", "use1-az4"
+IMAGE = region_facts.Image("ami-0123456789abcdef0", "/dev/sda1", 75)
+AROUND = region_facts.Around(
+    IMAGE,
+    ("sg-0123456789abcdef0",),
+    (A, B, C),
+    tuple((zone, f"subnet-{index}") for index, zone in enumerate((A, B, C))),
+)
+TOKEN = "11111111-2222-3333-4444-555555555555"
+
+
+def candidate(
+    zone=A,
+    machine_type="p5.48xlarge",
+    capacity="on-demand",
+    micro_usd=55_040_000,
+    region="us-east-1",
+    nodes=1,
+    reservation="",
+    entry=0,
+):
+    gpu, count = machines.gpus_of(machine_type)
+    return Candidate(
+        1,
+        entry,
+        Offer("aws", region, zone, machine_type, gpu, count, capacity, micro_usd),
+        nodes,
+        reservation,
+        micro_usd * nodes,
+    )
+
+
+def order(*candidates, nodes=1, **setup):
+    names = tuple(f"train-{index}" for index in range(nodes))
+    return Order(
+        Mark("own1", "train", "gen1", "0123456789abcdef"),
+        TOKEN,
+        candidates or (candidate(),),
+        names,
+        Setup(**setup),
+        900,
+    )

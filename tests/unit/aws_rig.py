@@ -1,0 +1,125 @@
+"""The EC2 adapter over boto3 beside the EC2 stand-in on loopback; the test moves the clock."""
+
+import contextlib
+import uuid
+
+import pytest
+
+from providers.adapters.aws import machines
+from providers.adapters.aws.adapter import Ec2
+from providers.adapters.aws.client import Client, sealed_session
+from providers.model.machine import Mark, Order, Setup
+from providers.model.offer import Candidate, Offer
+from providers.rehearsal.clouds import aws
+from providers.rehearsal.clouds.aws import console, places
+from providers.rehearsal.clouds.aws.state import Rows
+from providers.rehearsal.store import Store
+
+A, B, E = "use1-az1", "use1-az2", "use1-az3"
+REGION = "us-east-1"
+SESSION = sealed_session()
+
+
+def candidate(
+    zone=A,
+    machine_type="p5.48xlarge",
+    capacity="on-demand",
+    micro_usd=55_040_000,
+    region="",
+    nodes=1,
+    reservation="",
+):
+    gpu, count = machines.gpus_of(machine_type)
+    offer = Offer(
+        "aws", region or places.region_of(zone), zone, machine_type, gpu, count, capacity, micro_usd
+    )
+    return Candidate(1, 0, offer, nodes, reservation, micro_usd * nodes)
+
+
+def order(
+    *candidates, nodes=1, generation="gen1", cluster="train", owner="own1", wait_s=900, **setup
+):
+    names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
+    return Order(
+        Mark(owner, cluster, generation, "0123456789abcdef"),
+        str(uuid.uuid4()),
+        candidates or (candidate(),),
+        names,
+        Setup(**setup),
+        wait_s,
+    )
+
+
+class Rig:
+    """A stand-in with its store, the test's clock, and an adapter on it."""
+
+    def __init__(self, path):
+        self.moment = 1_800_000_000.0
+        self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
+        self.server = aws.start(self.store)
+        self.client = Client(SESSION, self.server.url, read_s=5.0)
+        self.ec2 = self.adapter()
+
+    def adapter(self, regions=(REGION, "us-east-2"), client=None):
+        return Ec2(
+            "rehearsal",
+            lambda: client or self.client,
+            regions=regions,
+            now=self.store.now,
+            sleep=self.sleep,
+            looks_s=(0.0, 1.0),
+        )
+
+    def sleep(self, seconds):
+        self.moment += seconds
+
+    def had(self, ticket, polls=30):
+        """The ticket once it is done."""
+        for _ in range(polls):
+            if ticket.state == "done":
+                return ticket
+            self.moment += 0.5
+            ticket = self.ec2.poll(ticket)
+        raise AssertionError(f"still {ticket.state}")
+
+    def got(self, *candidates, **rest):
+        return self.had(self.ec2.submit(order(*candidates, **rest)))
+
+    def boto(self, operation, region=REGION, **parameters):
+        return getattr(self.client.service("ec2", region), operation)(**parameters)
+
+    def count(self, method):
+        return len(self.store.requests(f"ec2.{method}"))
+
+    def left(self):
+        """Everything that the cloud still holds of us: machines, templates, groups."""
+        return (
+            [machine.name for machine in console.running(self.store)],
+            *(
+                [
+                    item
+                    for region in (REGION, "us-east-2")
+                    for item in self.boto(operation, region)[key]
+                    if item.get("GroupName") != "default"
+                ]
+                for operation, key in (
+                    ("describe_launch_templates", "LaunchTemplates"),
+                    ("describe_placement_groups", "PlacementGroups"),
+                    ("describe_security_groups", "SecurityGroups"),
+                )
+            ),
+        )
+
+    @contextlib.contextmanager
+    def rows(self):
+        with self.store.transaction() as db:
+            yield Rows(self.store, db, self.store.now())
+
+
+@pytest.fixture
+def rig(tmp_path):
+    made = Rig(tmp_path)
+    yield made
+    made.server.close()
+    made.store.close()
+    assert [] == made.server.faulty

@@ -1,0 +1,171 @@
+"""A client of the Compute Engine stand-in and the machines that its tests ask for. The test moves
+the clock.
+"""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from google.auth.credentials import AnonymousCredentials
+from googleapiclient.errors import HttpError
+
+from providers.adapters.gcp.client import Client
+from providers.rehearsal.clouds.gcp import start
+from providers.rehearsal.store import Store
+
+IMAGE = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580"
+P, Z, R = "rehearsal", "us-central1-a", "us-central1"
+
+
+class Frozen:
+    """A clock that stands still unless the store is advanced."""
+
+    def __call__(self):
+        return 1_800_000_000.0
+
+
+class Cloud:
+    """One stand-in with its store and Google's client."""
+
+    def __init__(self, path):
+        self.store = Store(path, clock=Frozen())
+        self.server = start(self.store)
+        self.api = client(self.server.url)
+
+    def later(self, seconds=10.0):
+        self.store.advance(seconds)
+
+    def get(self, name="vm", zone=Z):
+        return self.api.instances().get(project=P, zone=zone, instance=name).execute()
+
+    def insert(self, body, zone=Z, **query):
+        return self.api.instances().insert(project=P, zone=zone, body=body, **query).execute()
+
+    def bulk(self, zone=Z, request=None, **body):
+        return (
+            self.api.instances()
+            .bulkInsert(project=P, zone=zone, requestId=request, body=body)
+            .execute()
+        )
+
+    def regional(self, region=R, request=None, **body):
+        return (
+            self.api.regionInstances()
+            .bulkInsert(project=P, region=region, requestId=request, body=body)
+            .execute()
+        )
+
+    def operation(self, op):
+        where = {"project": P, "operation": op["name"]}
+        if "zone" in op:
+            return (
+                self.api.zoneOperations().get(zone=op["zone"].rsplit("/", 1)[1], **where).execute()
+            )
+        if "region" in op:
+            return (
+                self.api.regionOperations()
+                .get(region=op["region"].rsplit("/", 1)[1], **where)
+                .execute()
+            )
+        return self.api.globalOperations().get(**where).execute()
+
+    def done(self, op, seconds=10.0):
+        self.later(seconds)
+        found = self.operation(op)
+        assert found["status"] == "DONE"
+        return found
+
+    def names(self, **query):
+        items = self.api.instances().aggregatedList(project=P, **query).execute()["items"]
+        return [vm["name"] for scope in items.values() for vm in scope.get("instances", [])]
+
+
+def client(url):
+    return Client(P, AnonymousCredentials(), f"{url}/compute/v1/").service
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    found = Cloud(tmp_path / "r.db")
+    yield found
+    assert found.server.faulty == []
+    found.server.close()
+
+
+def properties(kind="a3-highgpu-8g", model="SPOT", **more):
+    scheduling = {
+        "onHostMaintenance": "TERMINATE",
+        "automaticRestart": False,
+        "provisioningModel": model,
+    }
+    if model == "SPOT":
+        scheduling["instanceTerminationAction"] = "DELETE"
+    return {
+        "machineType": kind,
+        "scheduling": scheduling,
+        "disks": [
+            {
+                "boot": True,
+                "autoDelete": True,
+                "initializeParams": {
+                    "sourceImage": IMAGE,
+                    "diskSizeGb": "100",
+                    "diskType": "pd-balanced",
+                },
+            }
+        ],
+        "networkInterfaces": [
+            {"network": "global/networks/default", "accessConfigs": [{"type": "ONE_TO_ONE_NAT"}]}
+        ],
+        **more,
+    }
+
+
+def instance(kind="a3-highgpu-8g", model="SPOT", name="vm", zone=Z, **more):
+    out = properties(kind, model, **more)
+    out["machineType"] = f"zones/{zone}/machineTypes/{kind}"
+    out["disks"][0]["initializeParams"]["diskType"] = f"zones/{zone}/diskTypes/pd-balanced"
+    return {"name": name, **out}
+
+
+def t4(zone=Z, **more):
+    gpu = [
+        {"acceleratorType": f"zones/{zone}/acceleratorTypes/nvidia-tesla-t4", "acceleratorCount": 1}
+    ]
+    return instance("n1-standard-8", "STANDARD", guestAccelerators=gpu, zone=zone, **more)
+
+
+def flex(wait_s=3600, **more):
+    body = instance(
+        model="FLEX_START", reservationAffinity={"consumeReservationType": "NO_RESERVATION"}, **more
+    )
+    body["scheduling"] |= {
+        "maxRunDuration": {"seconds": "86400"},
+        "instanceTerminationAction": "DELETE",
+    }
+    body["params"] = {"requestValidForDuration": {"seconds": str(wait_s)}}
+    return body
+
+
+def refused(call):
+    with pytest.raises(HttpError) as caught:
+        call()
+    body = json.loads(caught.value.content)["error"]
+    assert body["code"] == caught.value.status_code
+    return body["code"], body["errors"][0]["reason"], body["message"]
+
+
+def codes(op):
+    return [error["code"] for error in op["error"]["errors"]]
+
+
+def raw(cloud, verb, path, body=None):
+    request = urllib.request.Request(
+        cloud.server.url + path, method=verb, data=None if body is None else body
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())

@@ -1,0 +1,104 @@
+"""Machines bound to a future reservation of Google, and reservations that cannot serve."""
+
+import pytest
+
+from providers.errors import NoCapacity, Unsupported
+from tests.unit.gcp_families_rig import (  # noqa: F401
+    FAMILIES,
+    candidate,
+    own_home,
+    reserve,
+    rig,
+    seen,
+)
+from tests.unit.gcp_rig import order
+
+
+@pytest.mark.parametrize(
+    "machine_type",
+    [
+        "a3-highgpu-8g",
+        "a3-megagpu-8g",
+        "a3-edgegpu-8g",
+        "a3-ultragpu-8g",
+        "a4-highgpu-8g",
+        "a4x-highgpu-4g",
+    ],
+)
+def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_type):
+    """RESERVATION_BOUND with a termination action, under the zone that the look-up found; it is
+    seen as a reservation, and ends with it.
+    """
+    zone = FAMILIES[machine_type][2]
+    reserve(rig, machine_type, zone, future=True)
+    ticket = rig.got(candidate(machine_type, "reservation", "", zone.rsplit("-", 1)[0]))
+    found = seen(rig, ticket)["scheduling"]
+    assert ("RESERVATION_BOUND", "DELETE") == (
+        found["provisioningModel"],
+        found["instanceTerminationAction"],
+    )
+    assert (zone, "reservation") == (
+        ticket.placed.zone,
+        rig.gcp.observe(ticket.handles)[0].capacity,
+    )
+    assert (
+        "bound to its reservation: at the reservation's end the machine is deleted" in ticket.detail
+    )
+    rig.moment += 40 * 86_400
+    assert "gone" == rig.status(ticket.handles[0])
+
+
+def test_an_ordinary_reservation_binds_nothing(rig):
+    """A reservation that no future one delivered is used by a standard machine; so is one for a
+    family that is never bound.
+    """
+    reserve(rig, "a3-ultragpu-8g", "us-central1-b")
+    ticket = rig.got(candidate("a3-ultragpu-8g", "reservation"))
+    assert "STANDARD" == seen(rig, ticket)["scheduling"]["provisioningModel"]
+
+
+def test_a_future_reservation_of_a_family_that_is_never_bound(rig):
+    """A2's future reservations deliver ordinary ones."""
+    reserve(rig, "a2-highgpu-8g", "us-central1-a", future=True)
+    assert (
+        "STANDARD"
+        == seen(rig, rig.got(candidate("a2-highgpu-8g", "reservation")))["scheduling"][
+            "provisioningModel"
+        ]
+    )
+
+
+def test_a_reservation_that_is_not_due_yet_is_not_there(rig):
+    """Before its start a future reservation has delivered nothing: refused without a creating call."""
+    window = {"startTime": "2027-03-15T00:00:00Z", "duration": {"seconds": "86400"}}
+    reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True, timeWindow=window)
+    with pytest.raises(Unsupported, match="none of that name"):
+        rig.gcp.submit(order(candidate("a4-highgpu-8g", "reservation")))
+    assert 0 == rig.calls("instances.bulkInsert")
+
+
+def test_a_reservation_elsewhere_is_named(rig):
+    """The refusal of a place says where the reservation is; nothing is sent, nothing remembered."""
+    reserve(rig, "a3-highgpu-8g", "us-central1-a")
+    with pytest.raises(Unsupported, match="it is in us-central1-a") as caught:
+        rig.gcp.submit(order(candidate("a3-highgpu-8g", "reservation", "us-east4-a")))
+    assert 0 == rig.calls("instances.bulkInsert") and 0 == caught.value.block_s
+
+
+def test_an_order_on_a_reservation_without_a_zone_is_settled(rig):
+    """A lost answer is found again by the token, in the zone of the reservation; bought once."""
+    reserve(rig, "a4x-highgpu-4g", "us-central1-a", future=True)
+    rig.store.add_fault("gcp", "instances.bulkInsert", "reply-lost", 1)
+    wanted = order(candidate("a4x-highgpu-4g", "reservation", "", "us-central1"))
+    with pytest.raises(Exception, match="lost"):
+        rig.gcp.submit(wanted)
+    ticket = rig.had(rig.gcp.resume(wanted))
+    assert ("us-central1-a", 1) == (ticket.placed.zone, len(rig.gcp.find("own1")))
+
+
+def test_a_reservation_that_is_used_up_is_no_capacity(rig):
+    """The second machine of a reservation of one is refused as sold out."""
+    reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True)
+    rig.got(candidate("a4-highgpu-8g", "reservation"))
+    with pytest.raises(NoCapacity):
+        rig.got(candidate("a4-highgpu-8g", "reservation"), generation="gen2")
