@@ -45,7 +45,7 @@ def test_a_provider_that_answers_nowhere_is_given_up_after_a_few_regions(wide, e
     (line,) = wide.said("alpha: no answer")
     assert (
         line == "warning: alpha: no answer to 3 attempts (region-0, region-1, region-2): it is left"
-        " alone for the rest of this run, with 5 places not tried"
+        " out for the rest of this run, with 5 places not tried"
     )
 
 
