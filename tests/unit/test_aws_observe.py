@@ -112,7 +112,7 @@ def test_find_pages_through_every_region(rig, monkeypatch):
         )
     rig.got(candidate("use2-az1", "g6.xlarge"), cluster="other")
     rig.got(candidate(machine_type="g6.xlarge"), owner="own2")
-    monkeypatch.setattr("providers.adapters.aws.adapter.PAGE", 5)
+    monkeypatch.setattr("providers.adapters.aws.lookup.PAGE", 5)
     before = rig.count("DescribeInstances")
     assert 9 == len(rig.ec2.find("own1")) and 3 == rig.count("DescribeInstances") - before
     assert (8, 4, 1) == tuple(

@@ -5,7 +5,7 @@ import pytest
 
 from providers import errors
 from providers.adapters.clore import errors as codes
-from providers.adapters.clore.adapter import handle_of
+from providers.adapters.clore.nodes import handle_of
 from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
@@ -166,7 +166,7 @@ def test_updates_that_the_market_does_not_keep(bench):
 
 def test_a_native_id_of_another_cloud_is_refused():
     """Wanted and found in one line."""
-    from providers.adapters.clore.adapter import order_of
+    from providers.adapters.clore.nodes import order_of
 
     assert 12 == order_of(Handle("clore", "orders/12"))
     assert 12 == order_of(Handle("clore", "12"))

@@ -3,7 +3,7 @@
 import pytest
 
 from providers import errors
-from providers.adapters.clore.adapter import ACCEPTED_S, HEARD_S, SETTLE_S
+from providers.adapters.clore.progress import ACCEPTED_S, HEARD_S, SETTLE_S
 from providers.model.machine import Order, Setup
 from providers.rehearsal.clouds.clore.state import State
 from tests.unit.clore_rig import (

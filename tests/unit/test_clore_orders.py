@@ -6,7 +6,8 @@ import pytest
 
 from providers import errors
 from providers.adapters.clore import mark, pricing
-from providers.adapters.clore.adapter import SETTLE_S, handle_of
+from providers.adapters.clore.progress import SETTLE_S
+from providers.adapters.clore.nodes import handle_of
 from providers.model.machine import GONE, PREEMPTED, RUNNING, STOPPING, Setup
 from providers.rehearsal.clouds.clore import KEY
 from providers.rehearsal.clouds.clore.state import OUTBID_S

@@ -6,7 +6,7 @@ import pytest
 
 from providers import errors
 from providers.adapters.clore import mark
-from providers.adapters.clore.adapter import handle_of
+from providers.adapters.clore.nodes import handle_of
 from providers.adapters.clore.memory import Memory
 from providers.model.machine import GONE, Mark, Setup
 from tests.unit.clore_rig import (

@@ -75,7 +75,7 @@ def connect(
     this machine is read. Live, credentials come from boto3's own chain (environment, files, SSO,
     one call to an instance's metadata). Raises NotConfigured when boto3 or credentials are missing.
     """
-    from providers.adapters.aws.adapter import connect as opened
+    from providers.adapters.aws.connection import connect as opened
 
     return opened(world, config, rehearsed)
 

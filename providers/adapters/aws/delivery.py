@@ -1,0 +1,125 @@
+"""What an order has made, compared with the order. Owns the judgement: delivered, half made,
+refused; and the machines' names.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from providers.adapters.aws import nodes as read
+from providers.adapters.aws import tagging
+from providers.adapters.aws.errors import PROVIDER, Context, from_state
+from providers.errors import CloudError, HalfMade, NoCapacity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from providers.adapters.aws.client import Client
+    from providers.adapters.aws.surroundings import Surroundings
+    from providers.model.machine import Order, Ticket
+    from providers.model.place import Scope
+
+PREEMPTED_BLOCK_S = 180.0
+
+
+def half_made(
+    code: str,
+    found: str,
+    instances: Iterable[Mapping[str, Any]],
+    context: Context,
+    scopes: Sequence[Scope] = (),
+) -> HalfMade:
+    """The error for machines that are not what was ordered."""
+    handles = [read.handle(context.region, str(instance["InstanceId"])) for instance in instances]
+    text = (
+        f"{context.what}: wanted what was ordered, found that {found}; they are deleted before"
+        " anything else is bought"
+    )
+    return HalfMade(
+        text,
+        handles=handles,
+        provider=PROVIDER,
+        code=code,
+        scopes=scopes,
+        block_s=PREEMPTED_BLOCK_S if scopes else None,
+    )
+
+
+def delivered(
+    client: Client,
+    around: Surroundings,
+    ticket: Ticket,
+    made: list[dict[str, Any]],
+    context: Context,
+) -> Ticket:
+    """Compares the machines with the order; the finished ticket once all of them run."""
+    order = ticket.order
+    alive = [instance for instance in made if read.state(instance) != "terminated"]
+    leaving = [instance for instance in made if read.state(instance) in read.LEAVING]
+    ids = around.zone_ids(context.region) if made else {}
+    if leaving or not made:
+        candidate = read.placed(order, made, ids) if made else None
+        tried = (candidate,) if candidate is not None else order.candidates
+        reason: dict[str, Any] = next(
+            (instance["StateReason"] for instance in leaving if instance.get("StateReason")), {}
+        )
+        why = (
+            from_state(reason, context, tried)
+            if made
+            else NoCapacity(
+                f"{context.what}: made, and gone", provider=PROVIDER, code="GONE_AFTER_CREATE"
+            )
+        )
+        if not alive:
+            around.drop_groups(order)
+            raise why
+        raise half_made(
+            why.code,
+            f"a machine is already {read.state(leaving[0])} ({why})",
+            alive,
+            context,
+            why.scopes,
+        )
+    if len(made) != len(order.node_names):
+        raise half_made(
+            "WRONG_COUNT",
+            f"{len(made)} machines exist instead of {len(order.node_names)}",
+            made,
+            context,
+        )
+    placed = read.placed(order, made, ids)
+    if placed is None:
+        what = "; ".join(sorted({read.describe(instance, ids) for instance in made}))
+        raise half_made("NOT_AS_ORDERED", f"EC2 made {what}", made, context)
+    _name_each(client, order, made, context)
+    if {read.state(instance) for instance in made} == {"running"}:
+        ordered = sorted(made, key=read.launch_order)
+        handles = tuple(
+            read.handle(context.region, str(instance["InstanceId"])) for instance in ordered
+        )
+        return ticket._replace(state="done", placed=placed, handles=handles)
+    return ticket._replace(state="waiting")
+
+
+def _name_each(
+    client: Client, order: Order, made: Sequence[Mapping[str, Any]], context: Context
+) -> None:
+    """Gives each machine a name of its own: one call made them all, so all bear the first
+    one's. Best effort, and again at the next look.
+    """
+    free, doubled = list(order.node_names), []
+    for instance in sorted(made, key=read.launch_order):
+        name = read.tags(instance).get(tagging.NAME, "")
+        if name in free:
+            free.remove(name)
+        else:
+            doubled.append(str(instance["InstanceId"]))
+    with suppress(CloudError):
+        for instance_id, name in zip(doubled, free, strict=False):
+            client.call(
+                "create_tags",
+                context,
+                Resources=[instance_id],
+                Tags=tagging.tag_list({tagging.NAME: name}),
+            )
