@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from providers.plugin import properties
 from providers.plugin.pulumi_gcp.servicer import StandIn
-from tests.plugin.test_servicer import Aborted, Context
+from tests.plugin.servicer_rig import Aborted, Context
 
 NETWORK = "urn:pulumi:s::gpus::gpus:index:ManagedNetwork$gcp:compute/network:Network::train-network"
 

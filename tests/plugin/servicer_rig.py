@@ -1,0 +1,105 @@
+"""A servicer to call without a gRPC server, and stand-ins for the engine's cluster functions."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime.proto import provider_pb2, status_pb2
+
+from providers.engine import operations as engine
+from providers.plugin import outputs
+from providers.plugin import properties as wire
+from providers.plugin.servicer import Servicer
+from tests.plugin.test_outputs import held
+
+URN = "urn:pulumi:s::gpus::gpu:index:Cluster::train"
+INPUTS = {
+    "world": "rehearsal",
+    "owner": "0123456789ab",
+    "cluster": "train",
+    "settings": {},
+    "gpu": "H100:8",
+    "spot": "prefer",
+}
+ID = "rehearsal/0123456789ab/train/ba9876543210"
+
+
+class Aborted(Exception):
+    def __init__(self, code, details, metadata):
+        super().__init__(details)
+        self.code, self.details = code, details
+        self.init_failed = None
+        for key, value in metadata:
+            assert key == "grpc-status-details-bin"
+            status = status_pb2.Status.FromString(value)
+            assert (status.code, status.message) == (code.value[0], details)
+            self.init_failed = provider_pb2.ErrorResourceInitFailed()
+            assert status.details[0].Unpack(self.init_failed)
+
+
+class Context:
+    async def abort(self, code, details="", trailing_metadata=()):
+        raise Aborted(code, details, trailing_metadata)
+
+
+def new_servicer():
+    """A plugin process, with its log lines in `lines`."""
+    made = Servicer()
+    made.lines = []
+    made.session.log = lambda severity, urn, text: made.lines.append((severity, urn, text))
+    return made
+
+
+@pytest.fixture
+def servicer(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    return new_servicer()
+
+
+def struct(values):
+    return wire.encode(values)
+
+
+def call(servicer, method, **fields):
+    request = {
+        "urn": URN,
+        "news": Struct(),
+        "olds": Struct(),
+        "old_inputs": Struct(),
+        "properties": Struct(),
+        "inputs": Struct(),
+        "preview": False,
+        **fields,
+    }
+    return asyncio.run(getattr(servicer, method)(SimpleNamespace(**request), Context()))
+
+
+def stand_in(monkeypatch, name, result):
+    """Replaces one function of the engine; returns the list of the arguments it was called with."""
+    calls = []
+
+    async def function(world, *arguments):
+        calls.append((world.name, *arguments))
+        if isinstance(result, Exception):
+            raise result
+        return result(*arguments) if callable(result) else result
+
+    monkeypatch.setattr(engine, name, function)
+    return calls
+
+
+def state(**more):
+    return struct(outputs.write(held()._replace(**more)))
+
+
+def diffed(servicer, new, outputs_=None, old=None):
+    call(servicer, "Check", news=struct(new))
+    return call(
+        servicer,
+        "Diff",
+        id=ID,
+        old_inputs=struct(old or INPUTS),
+        news=struct(new),
+        olds=outputs_ or state(),
+    )

@@ -1,0 +1,44 @@
+"""Offers and asks for the planner's tests."""
+
+from providers.model.capability import Capabilities
+from providers.model.offer import Offer
+
+ALL_KINDS = frozenset({"on-demand", "spot", "flex-start", "reservation"})
+ABLE = {
+    "gcp": Capabilities(
+        "gcp", capacities=ALL_KINDS, max_nodes=8, sold_types=frozenset({"a2-", "a3-", "g2-"})
+    ),
+    "modal": Capabilities("modal", kinds=frozenset({"job"}), capacities=frozenset({"on-demand"})),
+    "shut": Capabilities("shut", opens_ports=False, ssh=False),
+}
+
+
+def offer(
+    provider="gcp",
+    zone="us-central1-a",
+    machine="a3-highgpu-8g",
+    gpu="H100",
+    count=8,
+    capacity="on-demand",
+    usd=88.49,
+    **more,
+):
+    region = more.pop("region", zone.rsplit("-", 1)[0])
+    price = usd if usd is None or usd != usd else int(usd * 1_000_000)
+    return Offer(
+        provider,
+        region,
+        zone,
+        machine,
+        gpu,
+        float(count),
+        capacity,
+        price,
+        "2026-07-30",
+        "list",
+        **more,
+    )
+
+
+def ids(plan):
+    return [candidate.offer.id for candidate in plan.candidates]
