@@ -1,59 +1,16 @@
-"""`provision` and its twins on the rehearsal cloud: however the block ends, nothing is left, and
-what a killed process left is found.
-"""
+"""`provision` and its twins on the rehearsal cloud: however the block ends, nothing is left."""
 
-import _thread
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
-import time
 
 import pytest
 
 import providers as p
-from providers.cli import main
 from providers import errors
+from providers.adhoc import access, rentals
 from providers.rehearsal.store import open_store
-from providers.adhoc import access, provision, rentals, sync
-from providers.cli.rehearse_state import state
-
-
-@pytest.fixture(autouse=True)
-def _own_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "gpus"))
-    monkeypatch.chdir(tmp_path)
-    store = open_store()
-    monkeypatch.setattr("providers.adhoc.machine.WATCH_S", 1.0)
-    for step in ("create", "delete", "stockout"):
-        store.set_latency("gcp", step, 0.05)
-
-
-def machines():
-    """What the rehearsal cloud runs, as it says itself."""
-    return [machine["name"] for machine in state(open_store())["machines"]]
-
-
-def python(code, **more):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **more,
-    )
-
-
-def until(condition, seconds=120):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.05)
-    return found
+from tests.adhoc.provision_rig import machines, own_home, python  # noqa: F401
 
 
 def test_the_block_of_the_readme(tmp_path, capfd):
@@ -204,8 +161,8 @@ def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path):
     """
     import asyncio
 
-    from providers.rehearsal.node import StandInProbe
     from providers.model.machine import Handle, Node
+    from providers.rehearsal.node import StandInProbe
 
     store = open_store()
     probe, node = (
@@ -257,84 +214,6 @@ def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd):
     assert machines() == [] and "clore ends nothing at a ttl" in capfd.readouterr().err
 
 
-def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
-    """Ctrl-C while it is being released is answered, the release goes on to its end, and then the
-    interrupt does.
-    """
-    open_store().set_latency("gcp", "delete", 3.0)
-    with pytest.raises(KeyboardInterrupt), p.provision("L4:1", providers=["gcp"]):
-        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    assert machines() == []
-    assert "still releasing it" in capfd.readouterr().err
-
-
-def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatch, capfd):
-    """Ctrl-C between the last step of the purchase and the block: the machine is released and
-    confirmed, kept or not.
-    """
-    had = provision._rented
-
-    async def then_interrupted(*arguments, **more):
-        machine = await had(*arguments, **more)
-        assert machines()
-        _thread.interrupt_main()
-        return machine
-
-    monkeypatch.setattr(provision, "_rented", then_interrupted)
-    for keep in (False, True):
-        with (
-            pytest.raises(KeyboardInterrupt),
-            p.provision("L4:1", name="box", providers=["gcp"], keep=keep),
-        ):
-            raise AssertionError("the block was entered")
-        assert (
-            machines() == [] and p.find() == () and "released, confirmed" in capfd.readouterr().err
-        )
-
-
-def test_lines_that_nobody_reads_stop_no_purchase_and_no_release():
-    """A report that raises, as where stderr is a closed pipe, is passed over: the block runs and
-    the machine is released.
-    """
-
-    def closed(severity, text):
-        raise BrokenPipeError(32, "Broken pipe")
-
-    with p.provision("L4:1", name="box", providers=["gcp"], report=closed) as c:
-        assert c.run("true") == 0 and machines()
-    assert machines() == [] and p.find() == ()
-
-
-def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
-    """`gpus run ... 2>&1 | head -1`: whatever becomes of its lines, nothing is left running or
-    unsettled.
-    """
-    command = [
-        sys.executable,
-        "-c",
-        "from providers.cli.main import main; raise SystemExit(main())",
-        "run",
-        "L4:1",
-        "--name",
-        "box",
-        "--",
-        "sleep 1",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    process.stdout.readline()
-    process.stdout.close()
-    process.wait(timeout=120)
-    assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
-
-
-def test_what_fails_after_the_purchase_and_before_the_block_releases(monkeypatch):
-    """Nobody has the machine in hand yet: it is released, and the error goes on."""
-    monkeypatch.setattr(provision, "described", lambda machine: 1 / 0)
-    with pytest.raises(ZeroDivisionError), p.provision("L4:1", name="box", providers=["gcp"]):
-        raise AssertionError("the block was entered")
-    assert machines() == [] and p.find() == ()
-
-
 @pytest.mark.parametrize("field", ["ttl", "wait"])
 def test_a_time_that_has_no_date_is_refused(field):
     """Longer than ten years is a mistake, told before anything is bought."""
@@ -344,26 +223,6 @@ def test_a_time_that_has_no_date_is_refused(field):
     ):
         raise AssertionError("the block was entered")
     assert machines() == []
-
-
-def test_two_interrupts_at_once_release(monkeypatch, capfd):
-    """A second Ctrl-C while the first is being answered, as where a parent passes its own on: the
-    purchase still ends in order.
-    """
-    say, told = sync._say, []
-
-    def interrupted_again(text):
-        say(text)
-        if not told:
-            told.append(text)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(sync, "_say", interrupted_again)
-    open_store().set_latency("gcp", "create", 3.0)
-    threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt), p.provision("L4:1", providers=["gcp"]):
-        raise AssertionError("the block was entered")
-    assert told and machines() == [] and p.find() == ()
 
 
 def test_a_cluster_of_two_has_each_machine_in_the_hand():
@@ -395,30 +254,6 @@ def test_forward_in_a_rehearsal_reaches_this_machine():
                 here != there and urllib.request.urlopen(f"http://127.0.0.1:{here}/").status == 200
             )
     service.shutdown()
-
-
-def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch):
-    """When the cloud refuses to delete, the block ends with what may still cost money and how to
-    try again; trying again works.
-    """
-    with (
-        pytest.raises(errors.HalfMade) as failed,
-        p.provision("L4:1", name="stuck", providers=["gcp"]) as c,
-    ):
-        name = c.held.machines[0].name
-        open_store().add_fault("gcp", "instances.delete", "unauthorized", times=None)
-    text = str(failed.value)
-    assert (
-        name in text
-        and "may still cost $" in text
-        and "gpus release stuck --world rehearsal" in text
-    )
-    assert machines() == [name] and [machine.name for machine in p.find()] == ["stuck"]
-    open_store().clear_faults()
-    p.release("stuck")
-    assert machines() == [] and p.find() == ()
-    with pytest.raises(p.GpusError, match="none that was bought from this machine"):
-        p.release("stuck")
 
 
 def test_a_name_in_use_is_busy_and_stays_untouched():
@@ -503,65 +338,6 @@ def test_inside_a_running_loop_the_plain_twin_works_too():
     assert asyncio.run(cell()) == 0 and machines() == []
 
 
-BLOCK = """
-    import providers as p
-    with p.provision("L4:1", name="job") as c:
-        print("inside", flush=True)
-        c.run("echo running; sleep 60")
-"""
-
-
-def test_ctrl_c_at_a_command_releases():
-    """SIGINT while a command runs: the command ends, the release is confirmed, and the process ends
-    as interrupted.
-    """
-    process = python(BLOCK)
-    assert [process.stdout.readline() for _ in range(2)] == ["inside\n", "running\n"]
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert "KeyboardInterrupt" in err and "released, confirmed" in err and process.returncode != 0
-    assert machines() == []
-
-
-def test_ctrl_c_while_acquiring_releases():
-    """SIGINT before the machine is ready: what was bought is released before the interrupt goes on."""
-    open_store().add_fault("gcp", "node.look", "no-driver", times=None)
-    process = python(BLOCK)
-    until(machines)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert "interrupted; what was asked for is being released" in err and "KeyboardInterrupt" in err
-    assert machines() == [] and access.names("rehearsal") == ()
-
-
-@pytest.mark.parametrize("when", ["inside", "acquiring"])
-def test_a_killed_process_is_found_and_released_from_another(when, capfd):
-    """kill -9, in the block or while it acquires: `gpus ps` in another process shows it as
-    nobody's, and `gpus release` ends it.
-    """
-    if when == "acquiring":
-        open_store().add_fault("gcp", "node.look", "no-driver", times=None)
-    process = python(BLOCK)
-    if when == "inside":
-        assert process.stdout.readline() == "inside\n"
-    until(machines)
-    time.sleep(0.3)
-    assert main.main(["ps", "--json"]) == 0
-    [row] = json.loads(capfd.readouterr().out)
-    assert (row["name"], row["process"]) == ("job", process.pid)
-    process.kill()
-    process.communicate()
-    assert len(machines()) == 1
-    assert main.main(["ps"]) == 0
-    shown = capfd.readouterr().out
-    assert "job" in shown and "used by nobody" in shown
-    assert main.main(["release", "job"]) == 0
-    assert machines() == []
-    capfd.readouterr()
-    assert main.main(["ps"]) == 0 and "nothing is held" in capfd.readouterr().out
-
-
 def test_what_ended_by_its_ttl_is_no_longer_held():
     """After its ttl the cloud itself deleted it: nothing is shown, and its folder is gone."""
     with p.provision("L4:1", name="old", ttl="1h", keep=True):
@@ -582,12 +358,12 @@ def test_only_machines_that_take_commands_are_asked_for():
     """A provider whose machines take no commands from here is refused by that rule; with a key of
     the user's own, only ssh will do.
     """
+    from providers.catalog.table import table
     from providers.engine.market import collect
     from providers.engine.runtime.world import open_world
     from providers.model.spec import read_cluster
     from providers.testing.clock import JumpingClock
     from providers.testing.fake_adapter import FakeCloud
-    from providers.catalog.table import table
     from tests.engine.cases import offer
 
     clouds = [FakeCloud(name, JumpingClock()) for name in ("aws", "gcp", "modal")]
@@ -624,212 +400,3 @@ def test_only_machines_that_take_commands_are_asked_for():
         candidate.provider for candidate in collect.market(world, ask).plan(ask).candidates
     ]
     world.close()
-
-
-# The command line
-
-
-def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd):
-    """`gpus run` gives the command's output and exit code, brings results back also when it failed,
-    and leaves nothing.
-    """
-    (tmp_path / "in.txt").write_text("in")
-    code = main.main(
-        [
-            "run",
-            "L4:1",
-            "--put",
-            "in.txt:d/",
-            "--get",
-            "out.txt",
-            "--ttl",
-            "1h",
-            "--",
-            "cat d/in.txt; echo out > out.txt; exit 3",
-        ]
-    )
-    out, err = capfd.readouterr()
-    assert (code, out, (tmp_path / "out.txt").read_text()) == (3, "in", "out\n")
-    assert "released, confirmed" in err and machines() == []
-
-
-def test_gpus_cp_ssh_ps_release(tmp_path, capfd):
-    """A kept machine is copied to and from, asked and given back by name."""
-    assert main.main(["run", "L4:1", "--name", "box", "--keep"]) == 0
-    (tmp_path / "a").write_text("a")
-    assert main.main(["cp", "a", "box:b"]) == 0
-    assert main.main(["cp", "box:b", "c"]) == 0 and (tmp_path / "c").read_text() == "a"
-    capfd.readouterr()
-    assert main.main(["ssh", "box", "--", "echo", "a  b"]) == 0
-    assert capfd.readouterr().out == "a  b\n"
-    assert main.main(["ps"]) == 0
-    assert "box" in capfd.readouterr().out
-    assert main.main(["release", "box"]) == 0 and machines() == []
-    assert main.main(["ssh", "box", "--", "true"]) == 2
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["run", "L4:1"],
-        ["run", "L4:1", "--set", "x", "--", "true"],
-        ["cp", "a", "b"],
-        ["cp", "x:a", "y:b"],
-        ["release", "no-such"],
-        ["ssh", "../x"],
-        ["run", "L4:1", "--ttl", "1s", "--", "x"],
-    ],
-)
-def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
-    """Wrong words end with code 2 and a line that says what was wanted; nothing is bought."""
-    assert main.main(arguments) == 2
-    err = capfd.readouterr().err
-    assert "wanted" in err and "Traceback" not in err and machines() == []
-
-
-def gpus_run(command, hang_up=signal.SIG_DFL):
-    """`gpus run` of a command, as started by a shell, or by `nohup` where a hang-up is ignored."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "providers.cli", "run", "L4:1", "--", command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up),
-    )
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number):
-    """A signal to `gpus run` is an interrupt: it releases and says so; the exit code is 128 and the
-    signal's number.
-    """
-    process = gpus_run("echo inside; sleep 60")
-    assert process.stdout.readline() == "inside\n"
-    process.send_signal(number)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 128 + number and "released, confirmed" in err and machines() == []
-
-
-def test_gpus_run_under_nohup_goes_on_after_a_hang_up(tmp_path):
-    """Where SIGHUP is ignored at its start, the command runs to its end and its exit code is the
-    answer.
-    """
-    process = gpus_run(
-        f"echo inside; until [ -e {tmp_path}/end ]; do sleep 0.05; done; exit 3", signal.SIG_IGN
-    )
-    assert process.stdout.readline() == "inside\n"
-    process.send_signal(signal.SIGHUP)
-    (tmp_path / "end").touch()
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 3 and "released, confirmed" in err and machines() == []
-
-
-def test_a_command_whose_reader_went_away_releases_and_is_no_success():
-    """`gpus run ... | head -1`: the machine is released, and the exit code is that of a closed
-    pipe, never 0.
-    """
-    process = gpus_run("while :; do echo inside; sleep 0.1; done")
-    assert process.stdout.readline() == "inside\n"
-    process.stdout.close()
-    err = process.stderr.read()
-    assert (
-        process.wait(timeout=120) == 141
-        and "released, confirmed" in err
-        and "Traceback" not in err
-        and machines() == []
-    )
-
-
-def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(tmp_path):
-    """Live without credentials: the message names every provider with what to do, and no frame of
-    the engine stands between it and the script.
-    """
-    bare = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "MODAL_", "CLORE_"))
-    }
-    env = {
-        **bare,
-        "HOME": str(tmp_path),
-        "NO_GCE_CHECK": "true",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    code = """
-        import providers as p
-        with p.provision("L4:1", name="box", world="live") as c:
-            pass
-    """
-    _, err = python(code, env=env).communicate(timeout=120)
-    frames, _, message = err.partition("providers.errors.NotConfigured: ")
-    assert "providers/engine" not in frames, err
-    head, *lines = message.splitlines()
-    assert head == "box: no allowed provider is configured in the live world"
-    asked = {line.partition(":")[0] for line in lines}
-    assert {
-        "aws",
-        "gcp",
-        "modal",
-    } <= asked and "clore" not in asked, "strangers' hosts are not asked for"
-    assert all("found n" in line and "; " in line for line in lines)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "providers.cli",
-            "run",
-            "L4:1",
-            "--name",
-            "box",
-            "--world",
-            "live",
-            "--",
-            "true",
-        ],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 2 and [
-        line.removeprefix("gpus: ") for line in done.stderr.splitlines()
-    ] == [head, *lines]
-
-
-def left_behind(c):
-    """The id of a program that was left running in the background of a machine, in a session of its
-    own, out of reach of the shell that began it.
-    """
-    c.run(
-        'python3 -c \'import subprocess; print(subprocess.Popen(["sleep", "600"],'
-        " start_new_session=True).pid)' >left 2>&1 & wait"
-    )
-    return int(c.run(["cat", "left"]) == 0 and (c.inner.line(0).folder / "left").read_text())
-
-
-def gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        return file.read().rpartition(")")[2].split()[0] == "Z"
-
-
-@pytest.mark.parametrize("asked", ["proc", "ps"])
-def test_what_a_machine_runs_in_the_background_ends_with_its_release(monkeypatch, tmp_path, asked):
-    """A released machine runs nothing any more: neither does its stand-in, however the program was
-    left behind; others' go on.
-    """
-    from providers.rehearsal import node as standin
-
-    if asked == "ps":
-        monkeypatch.setattr(standin, "_PROC", tmp_path / "none")
-    with p.provision("L4:1", name="other", providers=["gcp"]) as other:
-        with p.provision("L4:1", name="box", providers=["gcp"]) as box:
-            pids = left_behind(box), left_behind(other)
-            assert not any(map(gone, pids))
-        until(lambda: gone(pids[0]))
-        assert not gone(pids[1])
-    until(lambda: gone(pids[1]))
