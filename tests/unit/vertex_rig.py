@@ -1,6 +1,7 @@
 """Candidates, orders and jobs of Vertex AI for the tests of its adapter."""
 
-from providers.adapters.gcp.vertex import MANIFEST, options
+import providers.adapters.gcp.vertex.options as options
+from providers.adapters.gcp.vertex import MANIFEST
 from providers.engine.setup import start
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
