@@ -8,6 +8,7 @@ calls there are, and what a refusal looks like, is each cloud's own.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -163,8 +164,10 @@ class _Http(ThreadingHTTPServer):
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no news."""
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is no news; a fault of the server itself is told on stderr."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

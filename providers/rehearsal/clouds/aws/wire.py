@@ -58,10 +58,14 @@ class Request(NamedTuple):
 
 @cache
 def model(service: str) -> Any:
-    """Botocore's description of a service, from its own files."""
-    import botocore.session
+    """Botocore's description of a service, from its own files; no AWS setting of this machine is
+    read for it.
+    """
+    from botocore.loaders import create_loader
+    from botocore.model import ServiceModel
 
-    return botocore.session.get_session().get_service_model(service)
+    described = create_loader().load_service_model(service, "service-2")
+    return ServiceModel(described, service_name=service)
 
 
 def addressed(headers: Any) -> tuple[str, str]:
