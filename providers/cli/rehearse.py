@@ -30,16 +30,8 @@ from providers.home import JOURNAL_FILE, home, remedy
 from providers.model.ask import CAPACITIES
 from providers.model.duration import text as duration_text
 from providers.model.worlds import REHEARSAL
-from providers.rehearsal.store import (
-    AHEAD_MAX_S,
-    ANY,
-    FAULTS,
-    JOB_FAILS,
-    LATENCIES_S,
-    NODE_LOOK,
-    NODE_WORK,
-    open_store,
-)
+from providers.rehearsal.scenario import ANY, FAULTS, JOB_FAILS, LATENCIES_S, NODE_LOOK, NODE_WORK
+from providers.rehearsal.store import AHEAD_MAX_S, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

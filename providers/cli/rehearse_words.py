@@ -8,9 +8,7 @@ from providers.errors import Problem, SpecError
 from providers.model.duration import TooLongError
 from providers.model.duration import seconds as duration
 from providers.model.duration import text as duration_text
-from providers.rehearsal.store import (
-    ANY,
-)
+from providers.rehearsal.scenario import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from email.message import Message
 
-    from providers.rehearsal.store import Fault, Store
+    from providers.rehearsal.scenario import Fault
+    from providers.rehearsal.store import Store
 
     Headers = Message[str, str]
     Answering = Callable[[str, str, "Headers", bytes], "Reply"]

@@ -20,7 +20,7 @@ from providers.catalog import names
 from providers.home import private, private_folder
 from providers.model import shell
 from providers.model.workload import ROOT
-from providers.rehearsal.store import NODE_LOOK
+from providers.rehearsal.scenario import NODE_LOOK
 from providers.remote import driver
 from providers.remote.line import LocalCommand
 from providers.remote.probe import CLOSED, ProbeResult

@@ -2,269 +2,49 @@
 
 Owns the world's clock, the scenario (stock, latencies, quotas, faults) and the log of requests.
 Stand-ins keep their own tables in it. Several processes and threads use it at once, so nothing
-lives in memory: what has happened so far is a function of the rows and `now()`. Imports nothing of
-the package but the adapter seam; sqlite3 is imported when a store is opened.
+lives in memory: what has happened so far is a function of the rows and `now()`. Its file is a
+`Database`; what a scenario can say is in `scenario`.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from providers.home import REHEARSAL_FILE, home, private, remedy
+from providers.home import REHEARSAL_FILE, home
+from providers.rehearsal.database import Database
+from providers.rehearsal.scenario import (
+    ANY,
+    DEFAULT_STOCK,
+    FAULTS,
+    JOB_FAILS,
+    LATENCIES_S,
+    NODE_FAULTS,
+    NODE_LOOK,
+    Fault,
+    Request,
+    StockLine,
+)
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-VERSION = 1
-"""Of the file's tables, the stand-ins' own included: to be raised with every change that an older
-file does not have.
-"""
 AHEAD_MAX_S = 3_650 * 86_400.0
 """How far the world may be ahead of real time: ten years, so that every moment in it can still be
 written as a date.
 """
-ANY = ""
-"""In a scenario line: everything."""
-
-LATENCIES_S = {
-    "create": 1.0,
-    "stockout": 0.4,
-    "delete": 0.5,
-    "stop": 0.5,
-    "start": 1.0,
-    "edit": 0.2,
-    "preempt": 1.0,
-    "job": 20.0,
-}
-"""How long each step of a rehearsal cloud takes unless the scenario says otherwise, in world
-seconds: brisk, yet visible.
-"""
-
-DEFAULT_STOCK = (
-    # The cheapest places for eight spot H100s, so that the first `up` shows what a stockout looks
-    # like before it succeeds elsewhere.
-    ("gcp", "europe-west2", "a3-edgegpu-8g-nolssd", ANY, "spot", 0),
-    ("gcp", "europe-north1", "a3-highgpu-8g", ANY, "spot", 0),
-    ("gcp", "europe-west9", "a3-highgpu-8g", ANY, "spot", 0),
-)
-
-FAULTS = {
-    "reply-lost": "the work is done, then the connection closes without an answer",
-    "error-after": "the work is done, then the answer is HTTP `status` (default 503)",
-    "http": "HTTP `status` with `reason`, before any work",
-    "unavailable": "HTTP 503 backendError, before any work",
-    "rate-limit": "HTTP 403 rateLimitExceeded, before any work",
-    "too-many": "HTTP 429 rateLimitExceeded, before any work",
-    "unauthorized": "HTTP 401 authError, before any work",
-    "forbidden": "HTTP 403 forbidden, before any work",
-    "quota": "HTTP 403 quotaExceeded for `metric`, before any work",
-    "html": "HTTP 502 with a web page instead of JSON, before any work",
-    "malformed": "the work is done, then half of the JSON answer arrives",
-    "delay": "the work is done, then the answer comes `seconds` later (of real time)",
-    "overtaken": (
-        "the work is done only `seconds` later (of real time), when whoever asked may have given up"
-    ),
-    "twice": "the request arrives twice, and the answer is that to the second",
-    "slow": "the operation takes `seconds` longer (of world time)",
-    "op-error": "the operation ends with error `code` and changes nothing",
-    "port-closed": "of node.look: ssh's port on a stand-in node does not answer",
-    "no-driver": "of node.look: the driver of a stand-in node does not answer",
-    "job-fails": "of node.work: what a stand-in node runs ends with exit code `code` (default 1)",
-    "start-up-failed": (
-        "of node.look: the start-up script of a stand-in node ended with `code` (default 1)"
-    ),
-    "wrong-gpus": (
-        "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another"
-        " card for one), or `count`, `name`, `mib`"
-    ),
-}
-"""The kinds of fault and what each does; the words in backquotes are its settings."""
-
-NODE_LOOK, NODE_WORK = "node.look", "node.work"
-JOB_FAILS = "job-fails"
-NODE_FAULTS = ("port-closed", "no-driver", "start-up-failed", "wrong-gpus")
-"""What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls
-are other methods.
-"""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS stock (
-  provider TEXT NOT NULL, place TEXT NOT NULL, machine_type TEXT NOT NULL, gpu TEXT NOT NULL, capacity TEXT NOT NULL,
-  count INTEGER, since REAL NOT NULL, PRIMARY KEY (provider, place, machine_type, gpu, capacity));
-CREATE TABLE IF NOT EXISTS latency (provider TEXT NOT NULL, step TEXT NOT NULL, seconds REAL NOT NULL, PRIMARY KEY (provider, step));
-CREATE TABLE IF NOT EXISTS quota (
-  provider TEXT NOT NULL, place TEXT NOT NULL, metric TEXT NOT NULL, count REAL NOT NULL, PRIMARY KEY (provider, place, metric));
-CREATE TABLE IF NOT EXISTS fault (
-  id INTEGER PRIMARY KEY, provider TEXT NOT NULL, method TEXT NOT NULL, kind TEXT NOT NULL, times INTEGER, place TEXT NOT NULL,
-  machine_type TEXT NOT NULL, settings TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS request (
-  id INTEGER PRIMARY KEY, at REAL NOT NULL, provider TEXT NOT NULL, verb TEXT NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,
-  status INTEGER NOT NULL, fault TEXT NOT NULL);
-"""
 
 
-class StockLine(NamedTuple):
-    """One line of the scenario: `machines` exist in each place it covers (None: no end of them),
-    since the world moment `since`.
-
-    `place` is a zone, a region or empty; `gpu` is the cloud's or the catalog's name; empty fields
-    cover everything.
-    """
-
-    provider: str
-    place: str
-    machine_type: str
-    gpu: str
-    capacity: str
-    machines: int | None
-    since: float
-
-
-class Fault(NamedTuple):
-    """A planned failure: of calls whose name matches `method` (with `*`), `times` more times (None:
-    always).
-    """
-
-    id: int
-    provider: str
-    method: str
-    kind: str
-    times: int | None
-    place: str
-    machine_type: str
-    settings: dict[str, object]
-
-
-class Request(NamedTuple):
-    """One call that a stand-in answered. `status` 0 means that no answer was given. Bodies are
-    never kept: they may hold secrets.
-    """
-
-    at: float
-    provider: str
-    verb: str
-    method: str
-    path: str
-    status: int
-    fault: str
-
-
-class RehearsedMachine(NamedTuple):
-    """A machine in a rehearsal cloud, as `gpus rehearse` shows it. `created` is a world moment."""
-
-    provider: str
-    name: str
-    status: str
-    zone: str
-    machine_type: str
-    gpu: str
-    gpu_count: float
-    capacity: str
-    labels: dict[str, str]
-    created: float
-
-
-class Store:
+class Store(Database):
     """The shared file. Cheap to open; safe from any thread and process. `clock` is the real time
     under the world's offset.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
-        import threading
         import time
 
-        self.path = path
         self._clock = clock or time.time
-        self._local = threading.local()
-        self._prepare()
-
-    def _prepare(self) -> None:
-        import errno
-        import sqlite3
-        import time
-
-        for attempt in range(250):
-            try:
-                db = self.connection()
-                if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                    db.execute("PRAGMA journal_mode=WAL")
-                if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'request'").fetchone():
-                    with self.transaction() as writer:
-                        self.tables(_SCHEMA)
-                        writer.execute(f"PRAGMA user_version = {VERSION}")
-                found = db.execute("PRAGMA user_version").fetchone()[0]
-                if found != VERSION:
-                    text = (
-                        f"the rehearsal store is of version {found}, and this is version {VERSION};"
-                        " move it away to begin anew"
-                    )
-                    raise OSError(errno.EINVAL, text, str(self.path))
-            except sqlite3.DatabaseError as error:
-                # Switching a new file to WAL does not wait for other openers as everything else
-                # does.
-                if (
-                    error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-                    or attempt == 249
-                ):
-                    todo = remedy(error, "move it away to begin anew")
-                    raise OSError(
-                        errno.EIO,
-                        f"the rehearsal store cannot be used ({error}); {todo}",
-                        str(self.path),
-                    ) from error
-                time.sleep(0.02)
-            else:
-                return
-
-    def connection(self) -> sqlite3.Connection:
-        """This thread's connection. Reads may use it directly; writes go through `transaction`."""
-        import sqlite3
-
-        found: sqlite3.Connection | None = getattr(self._local, "db", None)
-        if found is None:
-            with suppress(OSError):  # a file that cannot be made is SQLite's to tell
-                private(self.path)
-            found = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
-            found.execute("PRAGMA synchronous=NORMAL")
-            self._local.db = found
-        return found
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The only writer until the block ends; kept if it ends well, undone otherwise. Inside
-        another one it is part of that.
-        """
-        db = self.connection()
-        if db.in_transaction:
-            yield db
-            return
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            yield db
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
-        db.execute("COMMIT")
-
-    def tables(self, schema: str) -> None:
-        """Makes a stand-in's tables if they are not there: statements of the form `CREATE TABLE IF
-        NOT EXISTS`, ended by `;`.
-        """
-        with self.transaction() as db:
-            for statement in schema.split(";"):
-                if statement.strip():
-                    db.execute(statement)
-
-    def close(self) -> None:
-        """Closes this thread's connection; the next use opens it again."""
-        found = getattr(self._local, "db", None)
-        if found is not None:
-            found.close()
-            del self._local.db
+        super().__init__(path)
 
     # The clock
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from providers.errors import CloudError
     from providers.model.machine import Node
     from providers.model.offer import Candidate, Offer
-    from providers.rehearsal.store import RehearsedMachine, Store
+    from providers.rehearsal.scenario import RehearsedMachine
+    from providers.rehearsal.store import Store
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb someone"
 

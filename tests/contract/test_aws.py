@@ -3,7 +3,7 @@
 import pytest
 
 from providers.adapters.aws import MANIFEST, errors, error_codes
-from providers.rehearsal.clouds.aws import console, things
+from providers.rehearsal.clouds.aws import console, things, capacity_calls
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
 from providers.testing.contract import Harness, cases
 
@@ -19,7 +19,7 @@ def provoke(code):
 def reserve(store, place):
     store.tables(SCHEMA)  # the user's account is there before anything was ordered in it
     with store.transaction() as db:
-        things.own_reservation(
+        capacity_calls.own_reservation(
             Rows(store, db, store.now()), place.zone, place.machine_type, 1, {"Name": "mine"}
         )
     return "mine"

@@ -12,7 +12,8 @@ import threading
 from collections import Counter
 from typing import Callable, NamedTuple
 
-from providers.rehearsal.store import NODE_LOOK, Fault, Store
+from providers.rehearsal.scenario import NODE_LOOK, Fault
+from providers.rehearsal.store import Store
 
 REPLIES = {
     "dropped": ("reply-lost", {}),

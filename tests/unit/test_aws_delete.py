@@ -4,7 +4,7 @@ import pytest
 
 from providers.errors import NoCapacity, Transient
 from providers.model.machine import Handle
-from providers.rehearsal.clouds.aws import calls, console
+from providers.rehearsal.clouds.aws import calls, instances, console
 from tests.unit.aws_rig import (
     REGION,
     B,
@@ -110,7 +110,7 @@ def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig):
     with rig.rows() as rows:
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
-        calls.preempt(rows, rows.instances()[0])
+        instances.preempt(rows, rows.instances()[0])
     rig.moment += 2
     assert "gone" == rig.ec2.observe(ticket.handles)[0].status and 1 == len(rig.left()[0])
     rig.ec2.delete(ticket.handles[0])

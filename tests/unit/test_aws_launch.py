@@ -12,7 +12,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.model.machine import Mark
-from providers.rehearsal.clouds.aws import console, places, things
+from providers.rehearsal.clouds.aws import console, places, things, capacity_calls
 from tests.unit.aws_rig import (
     REGION,
     A,
@@ -247,9 +247,9 @@ def test_an_own_reservation_is_used(rig, block):
     bought, in one call; a full one is no capacity.
     """
     with rig.rows() as rows:
-        held = things.own_reservation(rows, B, "p5.48xlarge", 1, {"Name": "mine"}, block=block)[
-            "CapacityReservationId"
-        ]
+        held = capacity_calls.own_reservation(
+            rows, B, "p5.48xlarge", 1, {"Name": "mine"}, block=block
+        )["CapacityReservationId"]
     both = [candidate(zone, capacity="reservation", reservation=held) for zone in (A, B)]
     assert 2 == rig.ec2.group(both)
     ticket = rig.got(*both)
@@ -276,8 +276,8 @@ def test_an_own_reservation_is_used(rig, block):
 def test_a_reservation_that_cannot_serve_is_refused_before_any_call(rig, name, error, said):
     """Unknown, for another type, not begun: refused with the reason, and no place is blocked."""
     with rig.rows() as rows:
-        things.own_reservation(rows, A, "p4d.24xlarge", 1, {"Name": "other"})
-        things.own_reservation(
+        capacity_calls.own_reservation(rows, A, "p4d.24xlarge", 1, {"Name": "other"})
+        capacity_calls.own_reservation(
             rows, A, "p5.48xlarge", 1, {"Name": "later"}, block=True, state="scheduled"
         )
     with pytest.raises(error, match=said) as caught:

@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from providers.home import home
-from providers.rehearsal.store import DEFAULT_STOCK, FAULTS, LATENCIES_S, Store, open_store
+from providers.rehearsal.scenario import DEFAULT_STOCK, FAULTS, LATENCIES_S
+from providers.rehearsal.store import Store, open_store
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.aws.state import Rows
-    from providers.rehearsal.store import Fault
+    from providers.rehearsal.scenario import Fault
 
 
 class Call(NamedTuple):

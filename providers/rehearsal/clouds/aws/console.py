@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.rehearsal.clouds.aws import calls, launch, machines
+from providers.rehearsal.clouds.aws import calls, instances, launch, machines
 from providers.rehearsal.clouds.aws import places as cloud
 from providers.rehearsal.clouds.aws.state import PROVIDER, SCHEMA, Rows
-from providers.rehearsal.store import RehearsedMachine
+from providers.rehearsal.scenario import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -61,7 +61,7 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
                 item.tags,
                 item.created,
             )
-            for item in calls.shown(rows)
+            for item in instances.shown(rows)
         )
 
 
@@ -72,10 +72,10 @@ def preempt(store: Store, name: str) -> int:
         rows = Rows(store, db, store.now())
         named = [
             item
-            for item in calls.shown(rows)
+            for item in instances.shown(rows)
             if item.capacity == "spot" and name in (item.tags.get("Name"), item.name)
         ]
-        return sum(calls.preempt(rows, item) for item in named)
+        return sum(instances.preempt(rows, item) for item in named)
 
 
 def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> int:
@@ -87,7 +87,7 @@ def edit(store: Store, name: str, machine_type: str, gpu: str, count: int) -> in
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
         named = (
-            [item for item in calls.shown(rows) if name in (item.tags.get("Name"), item.name)]
+            [item for item in instances.shown(rows) if name in (item.tags.get("Name"), item.name)]
             if machine_type
             else []
         )
@@ -105,7 +105,7 @@ def idle(store: Store, name: str) -> float | None:
         rows = Rows(store, db, store.now())
         named = [
             item
-            for item in calls.shown(rows)
+            for item in instances.shown(rows)
             if name in (item.tags.get("Name"), item.name) and item.state(rows.now) == "running"
         ]
         return launch.goes_idle(rows, named[0]) if named else None

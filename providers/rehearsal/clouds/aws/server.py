@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from providers.rehearsal.clouds.aws.wire import Json
     from providers.rehearsal.http import Headers
-    from providers.rehearsal.store import Fault, Store
+    from providers.rehearsal.scenario import Fault
+    from providers.rehearsal.store import Store
 
 _BEFORE = {
     "unavailable": (503, "Unavailable", "The service is unavailable. Please try again shortly."),

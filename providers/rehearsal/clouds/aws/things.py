@@ -4,10 +4,10 @@ bodies and the calls on them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.aws import filters, places
-from providers.rehearsal.clouds.aws.state import ACCOUNT, HOLDING
+from providers.rehearsal.clouds.aws.state import ACCOUNT
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from providers.rehearsal.clouds.aws.state import Rows
 
 
-def _tags(call: Call, kind: str) -> dict[str, str]:
+def tags_given(call: Call, kind: str) -> dict[str, str]:
     """The tags that a creating call gives to a kind of resource."""
     for item in call.given.get("TagSpecifications", ()):
         if item.get("ResourceType") != kind:
@@ -32,7 +32,8 @@ def _tags(call: Call, kind: str) -> dict[str, str]:
     }
 
 
-def _tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+    """Tags as the API shows them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
@@ -178,7 +179,7 @@ def describe_groups(call: Call) -> Json:
             "Description": item.get("description", "default VPC security group"),
             "IpPermissions": item["ingress"],
             "IpPermissionsEgress": item["egress"],
-            "Tags": _tag_list(item["tags"]),
+            "Tags": tag_list(item["tags"]),
         }
         for item in groups(call.rows, call.region)
     ]
@@ -214,12 +215,12 @@ def create_group(call: Call) -> Json:
         "GroupName": name,
         "VpcId": vpc,
         "description": call.given["Description"],
-        "tags": _tags(call, "security-group"),
+        "tags": tags_given(call, "security-group"),
         "ingress": [],
         "egress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}],
     }
     call.rows.add_thing(call.region, "security-group", group_id, body)
-    return {"GroupId": group_id, "Tags": _tag_list(body["tags"])}
+    return {"GroupId": group_id, "Tags": tag_list(body["tags"])}
 
 
 def _group(call: Call) -> Json:
@@ -273,7 +274,7 @@ def create_placement_group(call: Call) -> Json:
     body = {
         "GroupName": name,
         "Strategy": call.given["Strategy"],
-        "tags": _tags(call, "placement-group"),
+        "tags": tags_given(call, "placement-group"),
     }
     call.rows.add_thing(call.region, "placement-group", name, body)
     return {
@@ -281,7 +282,7 @@ def create_placement_group(call: Call) -> Json:
             "GroupName": name,
             "Strategy": body["Strategy"],
             "State": "available",
-            "Tags": _tag_list(body["tags"]),
+            "Tags": tag_list(body["tags"]),
         }
     }
 
@@ -293,7 +294,7 @@ def placement_groups(call: Call) -> Json:
             "GroupName": item["GroupName"],
             "Strategy": item["Strategy"],
             "State": "available",
-            "Tags": _tag_list(item["tags"]),
+            "Tags": tag_list(item["tags"]),
         }
         for item in call.rows.things(call.region, "placement-group")
     ]
@@ -343,7 +344,7 @@ def create_template(call: Call) -> Json:
         "LaunchTemplateId": places.made_up("lt", call.region, name, repr(call.rows.now)),
         "LaunchTemplateName": name,
         "data": data,
-        "tags": _tags(call, "launch-template"),
+        "tags": tags_given(call, "launch-template"),
     }
     call.rows.add_thing(call.region, "template", name, body)
     return {"LaunchTemplate": _template({**body, "_created": call.rows.now})}
@@ -356,7 +357,7 @@ def _template(item: Json) -> Json:
         "CreateTime": item["_created"],
         "DefaultVersionNumber": 1,
         "LatestVersionNumber": 1,
-        "Tags": _tag_list(item["tags"]),
+        "Tags": tag_list(item["tags"]),
     }
 
 
@@ -393,154 +394,3 @@ def delete_template(call: Call) -> Json:
     item = template_named(call, call.given)
     call.rows.end_thing(item)
     return {"LaunchTemplate": _template(item)}
-
-
-# Capacity reservations
-
-
-def create_reservation(call: Call) -> Json:
-    """A new reservation on demand, as a user makes it outside this product."""
-    given = call.given
-    zone = given.get("AvailabilityZoneId") or places.names(call.region).get(
-        given.get("AvailabilityZone", ""), ""
-    )
-    if zone not in places.zones(call.region) or not places.has(zone, given["InstanceType"]):
-        raise Refusal(
-            400, "Unsupported", f"{given['InstanceType']} is not supported in {zone or 'that zone'}"
-        )
-    return {
-        "CapacityReservation": _reservation(
-            call.rows,
-            own_reservation(
-                call.rows,
-                zone,
-                given["InstanceType"],
-                given["InstanceCount"],
-                _tags(call, "capacity-reservation"),
-            ),
-        )
-    }
-
-
-def own_reservation(
-    rows: Rows,
-    zone: str,
-    machine_type: str,
-    count: int,
-    tags: dict[str, str],
-    *,
-    block: bool = False,
-    state: str = "active",
-) -> Json:
-    """Writes a reservation, or a Capacity Block, that the account owns."""
-    region = places.region_of(zone)
-    name = places.made_up(
-        "cr", zone, machine_type, repr(rows.now), str(len(rows.things(region, "reservation")))
-    )
-    body = {
-        "CapacityReservationId": name,
-        "InstanceType": machine_type,
-        "AvailabilityZoneId": zone,
-        "TotalInstanceCount": count,
-        "State": state,
-        "block": block,
-        "tags": tags,
-    }
-    rows.add_thing(region, "reservation", name, body)
-    return body
-
-
-def _reservation(rows: Rows, item: Json) -> Json:
-    region = places.region_of(item["AvailabilityZoneId"])
-    name = item["CapacityReservationId"]
-    taken = sum(
-        held.reservation == name and held.state(rows.now) in HOLDING
-        for held in rows.instances(region)
-    )
-    return {
-        "CapacityReservationId": name,
-        "InstanceType": item["InstanceType"],
-        "AvailabilityZone": places.name_of(item["AvailabilityZoneId"]),
-        "AvailabilityZoneId": item["AvailabilityZoneId"],
-        "TotalInstanceCount": item["TotalInstanceCount"],
-        "AvailableInstanceCount": item["TotalInstanceCount"] - taken,
-        "State": item["State"],
-        "ReservationType": "capacity-block" if item["block"] else "default",
-        "OwnerId": ACCOUNT,
-        "Tags": _tag_list(item["tags"]),
-    }
-
-
-def reservations(call: Call) -> Json:
-    """Reservations, with what is free in each."""
-    found = [_reservation(call.rows, item) for item in call.rows.things(call.region, "reservation")]
-    ids = (
-        "CapacityReservationIds",
-        lambda item: item["CapacityReservationId"],
-        "InvalidCapacityReservationId.NotFound",
-    )
-    return filters.paged(
-        {"CapacityReservations": filters.chosen(found, call.given, {}, ids=ids)}, call.given
-    )
-
-
-def cancel_reservation(call: Call) -> Json:
-    """Ends a reservation."""
-    found = call.rows.things(call.region, "reservation", call.given["CapacityReservationId"])
-    if not found:
-        raise Refusal(
-            400, "InvalidCapacityReservationId.NotFound", "The capacity reservation does not exist"
-        )
-    call.rows.end_thing(found[0])
-    return {"Return": True}
-
-
-# Spot requests
-
-
-def spot_requests(call: Call) -> Json:
-    """Spot requests, with the machine under each."""
-    found = []
-    for item in call.rows.things(call.region, "spot-request"):
-        under = [
-            held
-            for held in call.rows.instances(call.region)
-            if held.body["spot_request"] == item["id"]
-        ]
-        entry: dict[str, Any] = {
-            "SpotInstanceRequestId": item["id"],
-            "Type": item["type"],
-            "State": item["state"],
-            "Tags": _tag_list(item["tags"]),
-        }
-        if under:
-            entry["InstanceId"] = under[-1].name
-        found.append(entry)
-    fields = {
-        "spot-instance-request-id": lambda item: [item["SpotInstanceRequestId"]],
-        "state": lambda item: [item["State"]],
-    }
-    ids = (
-        "SpotInstanceRequestIds",
-        lambda item: item["SpotInstanceRequestId"],
-        "InvalidSpotInstanceRequestID.NotFound",
-    )
-    return filters.paged(
-        {"SpotInstanceRequests": filters.chosen(found, call.given, fields, ids=ids)}, call.given
-    )
-
-
-def cancel_spot(call: Call) -> Json:
-    """Cancels Spot requests; the machines under them go on."""
-    out = []
-    for name in call.given["SpotInstanceRequestIds"]:
-        found = call.rows.things(call.region, "spot-request", name)
-        if not found:
-            raise Refusal(
-                400,
-                "InvalidSpotInstanceRequestID.NotFound",
-                f"The spot instance request ID '{name}' does not exist",
-            )
-        call.rows.write_thing({**found[0], "state": "cancelled"})
-        out.append({"SpotInstanceRequestId": name, "State": "cancelled"})
-    return {"CancelledSpotInstanceRequests": out}

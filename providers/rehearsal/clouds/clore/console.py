@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.clore import inventory
 from providers.rehearsal.clouds.clore.state import PROVIDER, State, gpu_names
-from providers.rehearsal.store import RehearsedMachine
+from providers.rehearsal.scenario import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store

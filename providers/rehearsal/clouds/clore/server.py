@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from providers.rehearsal.clouds.clore import Pace
     from providers.rehearsal.http import Headers
-    from providers.rehearsal.store import Fault, Store
+    from providers.rehearsal.scenario import Fault
+    from providers.rehearsal.store import Store
 
 _HTML = b"<!DOCTYPE html><html><head><title>502</title></head><body>bad gateway</body></html>"
 _BODY_KEYS = {

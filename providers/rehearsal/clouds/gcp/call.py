@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from providers.rehearsal.clouds.gcp.state import Rows
-    from providers.rehearsal.store import Fault
+    from providers.rehearsal.scenario import Fault
 
 
 class Call(NamedTuple):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from providers.rehearsal.clouds.gcp.server import Request
     from providers.rehearsal.http import Reply
-    from providers.rehearsal.store import Fault, Store
+    from providers.rehearsal.scenario import Fault
+    from providers.rehearsal.store import Store
 
 _BEFORE = {
     "unavailable": (503, "backendError", "Backend Error", "global"),

@@ -10,7 +10,7 @@ from providers.rehearsal.clouds.gcp import call, calls, machines, place, things,
 from providers.rehearsal.clouds.gcp.discovery import COMPUTE
 from providers.rehearsal.clouds.gcp.state import SCHEMA, Rows
 from providers.rehearsal.clouds.gcp.wire import ROOT
-from providers.rehearsal.store import RehearsedMachine
+from providers.rehearsal.scenario import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from providers.rehearsal.clouds.gcp.discovery import Document, Method
     from providers.rehearsal.http import Headers
-    from providers.rehearsal.store import Fault, Store
+    from providers.rehearsal.scenario import Fault
+    from providers.rehearsal.store import Store
 
 WAIT_S = 20.0
 """How long operations.wait holds an answer back, in real seconds; Google's own limit is two

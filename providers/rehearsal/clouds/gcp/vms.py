@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from providers.model import idle
 from providers.rehearsal import script as played
-from providers.rehearsal.clouds.gcp import machines, place, wish
+from providers.rehearsal.clouds.gcp import machines, place, scheduling, wish
 from providers.rehearsal.clouds.gcp.state import GONE, HOLDING, Vm, cut, vm_number
 from providers.rehearsal.clouds.gcp.wire import (
     ROOT,
@@ -322,7 +322,7 @@ def set_scheduling(call: Call) -> Json:
     """Edits a machine's scheduling. A run limit can be edited only while the machine is stopped."""
     rows, vm = call.rows, named(call)
     merged = {**vm.body["scheduling"], **call.body}
-    run_s = wish.run_limit(rows, merged, "resource")
+    run_s = scheduling.run_limit(rows, merged, "resource")
     edited = call.body.keys() & {
         "maxRunDuration",
         "terminationTime",

@@ -17,7 +17,7 @@ from providers.rehearsal.clouds.modal.gpus import (
     machine_type,
 )
 from providers.rehearsal.clouds.modal.state import INTERNAL_FAILURE, State
-from providers.rehearsal.store import RehearsedMachine
+from providers.rehearsal.scenario import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store

@@ -1,5 +1,5 @@
-"""The stand-in's deployed apps: their functions, calls and containers. Owns their tables, and what
-a row means at a moment. Imports the store alone.
+"""The stand-in's deployed apps: their functions, calls and containers. Owns what a row means at a
+moment. Imports the store alone.
 
 A call waits for a container, which takes the first GPU of its function's list that the scenario
 has; a job then runs for the scenario's `job` seconds, or until its time limit, and again for each
@@ -9,8 +9,20 @@ further attempt. A service has as many containers as always run. Who reads next 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from providers.rehearsal.clouds.modal.deployed_rows import (
+    DEPLOYED,
+    FAILURE,
+    INITIALIZING,
+    SCHEMA,
+    STOPPED,
+    SUCCESS,
+    App,
+    Call,
+    Container,
+    Function,
+)
 from providers.rehearsal.clouds.modal.gpus import ANYWHERE, PROVIDER, machine_type, upgrade_of
 from providers.rehearsal.clouds.modal.state import TERMINATED, TIMEOUT, new_id
 
@@ -19,98 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.rehearsal.clouds.modal.state import State
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS modal_deployed (
-  id TEXT PRIMARY KEY, name TEXT NOT NULL, environment TEXT NOT NULL, state TEXT NOT NULL, tags TEXT NOT NULL, created REAL NOT NULL,
-  published REAL, stopped REAL, idempotency TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS modal_function (
-  id TEXT PRIMARY KEY, app TEXT NOT NULL, name TEXT NOT NULL, live INTEGER NOT NULL, choices TEXT NOT NULL, region TEXT NOT NULL,
-  timeout_s REAL NOT NULL, retries INTEGER NOT NULL, scale TEXT NOT NULL, override TEXT NOT NULL, web INTEGER NOT NULL, url TEXT NOT NULL,
-  definition BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS modal_call (
-  id TEXT PRIMARY KEY, function TEXT NOT NULL, idempotency TEXT NOT NULL, created REAL NOT NULL, doom TEXT NOT NULL, task TEXT NOT NULL,
-  status TEXT NOT NULL, exception TEXT NOT NULL, ended REAL, attempts INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS modal_container (
-  id TEXT PRIMARY KEY, app TEXT NOT NULL, function TEXT NOT NULL, call TEXT NOT NULL, choices TEXT NOT NULL, region TEXT NOT NULL,
-  created REAL NOT NULL, ready REAL NOT NULL, started REAL, delivered TEXT NOT NULL, gpu_count INTEGER NOT NULL, ended REAL);
-"""
-
-INITIALIZING, DEPLOYED, STOPPED = "INITIALIZING", "DEPLOYED", "STOPPED"
-SUCCESS, FAILURE = "SUCCESS", "FAILURE"
-
-
-class App(NamedTuple):
-    """A row of an app. `tags` is JSON."""
-
-    id: str
-    name: str
-    environment: str
-    state: str
-    tags: str
-    created: float
-    published: float | None
-    stopped: float | None
-    idempotency: str
-
-
-class Function(NamedTuple):
-    """A row of a function. `live` is 1 in the published layout; `choices` is JSON, [[GPU, exact,
-    count], ...]; `scale`, `override` are settings.
-    """
-
-    id: str
-    app: str
-    name: str
-    live: int
-    choices: str
-    region: str
-    timeout_s: float
-    retries: int
-    scale: str
-    override: str
-    web: int
-    url: str
-    definition: bytes
-
-    def settings(self) -> dict[str, int]:
-        """The autoscaler's settings as they hold now."""
-        found: dict[str, int] = {**json.loads(self.scale), **json.loads(self.override)}
-        return found
-
-
-class Call(NamedTuple):
-    """A row of a job's call. `doom` is an exit code or a status that its attempts end with ("" for
-    exit code 0).
-    """
-
-    id: str
-    function: str
-    idempotency: str
-    created: float
-    doom: str
-    task: str
-    status: str
-    exception: str
-    ended: float | None
-    attempts: int
-
-
-class Container(NamedTuple):
-    """A row of a container, wanted since `created` and there once `started`."""
-
-    id: str
-    app: str
-    function: str
-    call: str
-    choices: str
-    region: str
-    created: float
-    ready: float
-    started: float | None
-    delivered: str
-    gpu_count: int
-    ended: float | None
 
 
 class Deployed:
@@ -500,13 +420,3 @@ class Deployed:
         )
         db.execute(query, (word, exception, over, attempts, call.id))
         db.execute("UPDATE modal_container SET ended = ? WHERE id = ?", (over, call.task))
-
-
-def summary(row: Container) -> dict[str, Any]:
-    """What a list shows of a container."""
-    return {
-        "task_id": row.id,
-        "app_id": row.app,
-        "started_at": row.started or 0.0,
-        "enqueued_at": row.created,
-    }

@@ -15,7 +15,8 @@ from grpclib import GRPCError, Status
 from modal_proto import api_pb2 as api
 
 from providers.rehearsal import script
-from providers.rehearsal.clouds.modal.deployed import DEPLOYED, App, Call, Deployed, Function
+from providers.rehearsal.clouds.modal.deployed import Deployed
+from providers.rehearsal.clouds.modal.deployed_rows import DEPLOYED, App, Call, Function
 from providers.rehearsal.clouds.modal.gpus import (
     ANYWHERE,
     BY_TEXT,

@@ -17,7 +17,7 @@ from grpclib import GRPCError, Status
 from modal_proto import api_grpc
 from modal_proto import api_pb2 as api
 
-from providers.rehearsal.clouds.modal.deployed import summary
+from providers.rehearsal.clouds.modal.deployed_rows import summary
 from providers.rehearsal.clouds.modal.functions import FunctionService, check_regions, gpu_of
 from providers.rehearsal.clouds.modal.gpus import ANYWHERE, PROVIDER, machine_type, text_of
 from providers.rehearsal.clouds.modal.state import TERMINATED, Sandbox, State, new_id
@@ -25,8 +25,9 @@ from providers.rehearsal.clouds.modal.state import TERMINATED, Sandbox, State, n
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from providers.rehearsal.clouds.modal.deployed import Container
-    from providers.rehearsal.store import Fault, Store
+    from providers.rehearsal.clouds.modal.deployed_rows import Container
+    from providers.rehearsal.scenario import Fault
+    from providers.rehearsal.store import Store
 
 BUILDER_VERSION = "2025.06"
 PAGE = 50

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from providers.rehearsal.clouds.gcp.server import Request
     from providers.rehearsal.http import Reply
-    from providers.rehearsal.store import Fault, Store
+    from providers.rehearsal.scenario import Fault
+    from providers.rehearsal.store import Store
 
 DOCUMENT = Document(Path(__file__).parent / "discovery.json", "/")
 PAGE_MAX = 100

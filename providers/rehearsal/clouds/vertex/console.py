@@ -19,7 +19,7 @@ from providers.rehearsal.clouds.vertex.jobs import (
     Jobs,
     no_room,
 )
-from providers.rehearsal.store import RehearsedMachine
+from providers.rehearsal.scenario import RehearsedMachine
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store

@@ -1,0 +1,159 @@
+"""Capacity beside the machines: Capacity Reservations, Capacity Blocks and Spot requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.rehearsal.clouds.aws import filters, places
+from providers.rehearsal.clouds.aws.state import ACCOUNT, HOLDING
+from providers.rehearsal.clouds.aws.things import tag_list, tags_given
+from providers.rehearsal.clouds.aws.wire import Json, Refusal
+
+if TYPE_CHECKING:
+    from providers.rehearsal.clouds.aws.call import Call
+    from providers.rehearsal.clouds.aws.state import Rows
+
+
+def create_reservation(call: Call) -> Json:
+    """A new reservation on demand, as a user makes it outside this product."""
+    given = call.given
+    zone = given.get("AvailabilityZoneId") or places.names(call.region).get(
+        given.get("AvailabilityZone", ""), ""
+    )
+    if zone not in places.zones(call.region) or not places.has(zone, given["InstanceType"]):
+        raise Refusal(
+            400, "Unsupported", f"{given['InstanceType']} is not supported in {zone or 'that zone'}"
+        )
+    return {
+        "CapacityReservation": _reservation(
+            call.rows,
+            own_reservation(
+                call.rows,
+                zone,
+                given["InstanceType"],
+                given["InstanceCount"],
+                tags_given(call, "capacity-reservation"),
+            ),
+        )
+    }
+
+
+def own_reservation(
+    rows: Rows,
+    zone: str,
+    machine_type: str,
+    count: int,
+    tags: dict[str, str],
+    *,
+    block: bool = False,
+    state: str = "active",
+) -> Json:
+    """Writes a reservation, or a Capacity Block, that the account owns."""
+    region = places.region_of(zone)
+    name = places.made_up(
+        "cr", zone, machine_type, repr(rows.now), str(len(rows.things(region, "reservation")))
+    )
+    body = {
+        "CapacityReservationId": name,
+        "InstanceType": machine_type,
+        "AvailabilityZoneId": zone,
+        "TotalInstanceCount": count,
+        "State": state,
+        "block": block,
+        "tags": tags,
+    }
+    rows.add_thing(region, "reservation", name, body)
+    return body
+
+
+def _reservation(rows: Rows, item: Json) -> Json:
+    region = places.region_of(item["AvailabilityZoneId"])
+    name = item["CapacityReservationId"]
+    taken = sum(
+        held.reservation == name and held.state(rows.now) in HOLDING
+        for held in rows.instances(region)
+    )
+    return {
+        "CapacityReservationId": name,
+        "InstanceType": item["InstanceType"],
+        "AvailabilityZone": places.name_of(item["AvailabilityZoneId"]),
+        "AvailabilityZoneId": item["AvailabilityZoneId"],
+        "TotalInstanceCount": item["TotalInstanceCount"],
+        "AvailableInstanceCount": item["TotalInstanceCount"] - taken,
+        "State": item["State"],
+        "ReservationType": "capacity-block" if item["block"] else "default",
+        "OwnerId": ACCOUNT,
+        "Tags": tag_list(item["tags"]),
+    }
+
+
+def reservations(call: Call) -> Json:
+    """Reservations, with what is free in each."""
+    found = [_reservation(call.rows, item) for item in call.rows.things(call.region, "reservation")]
+    ids = (
+        "CapacityReservationIds",
+        lambda item: item["CapacityReservationId"],
+        "InvalidCapacityReservationId.NotFound",
+    )
+    return filters.paged(
+        {"CapacityReservations": filters.chosen(found, call.given, {}, ids=ids)}, call.given
+    )
+
+
+def cancel_reservation(call: Call) -> Json:
+    """Ends a reservation."""
+    found = call.rows.things(call.region, "reservation", call.given["CapacityReservationId"])
+    if not found:
+        raise Refusal(
+            400, "InvalidCapacityReservationId.NotFound", "The capacity reservation does not exist"
+        )
+    call.rows.end_thing(found[0])
+    return {"Return": True}
+
+
+def spot_requests(call: Call) -> Json:
+    """Spot requests, with the machine under each."""
+    found = []
+    for item in call.rows.things(call.region, "spot-request"):
+        under = [
+            held
+            for held in call.rows.instances(call.region)
+            if held.body["spot_request"] == item["id"]
+        ]
+        entry: dict[str, Any] = {
+            "SpotInstanceRequestId": item["id"],
+            "Type": item["type"],
+            "State": item["state"],
+            "Tags": tag_list(item["tags"]),
+        }
+        if under:
+            entry["InstanceId"] = under[-1].name
+        found.append(entry)
+    fields = {
+        "spot-instance-request-id": lambda item: [item["SpotInstanceRequestId"]],
+        "state": lambda item: [item["State"]],
+    }
+    ids = (
+        "SpotInstanceRequestIds",
+        lambda item: item["SpotInstanceRequestId"],
+        "InvalidSpotInstanceRequestID.NotFound",
+    )
+    return filters.paged(
+        {"SpotInstanceRequests": filters.chosen(found, call.given, fields, ids=ids)}, call.given
+    )
+
+
+def cancel_spot(call: Call) -> Json:
+    """Cancels Spot requests; the machines under them go on."""
+    out = []
+    for name in call.given["SpotInstanceRequestIds"]:
+        found = call.rows.things(call.region, "spot-request", name)
+        if not found:
+            raise Refusal(
+                400,
+                "InvalidSpotInstanceRequestID.NotFound",
+                f"The spot instance request ID '{name}' does not exist",
+            )
+        call.rows.write_thing({**found[0], "state": "cancelled"})
+        out.append({"SpotInstanceRequestId": name, "State": "cancelled"})
+    return {"CancelledSpotInstanceRequests": out}
