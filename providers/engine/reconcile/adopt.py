@@ -7,12 +7,13 @@ confirmed gone; only then may something be bought.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from providers.engine.desired import ttl
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
+from providers.engine.reconcile.pricing import Place, price_of
 from providers.engine.reconcile.status import with_status
 from providers.engine.record import DONE, ClusterRecord, applied, began, healthy, status_of
 from providers.engine.runtime.accounts import adapter_of, surveyed
@@ -32,27 +33,6 @@ if TYPE_CHECKING:
     from providers.engine.reconcile.placements import Replacement
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
-    from providers.model.ask import Ask
-
-
-class Place(NamedTuple):
-    """A running placement, as the planner's check reads it."""
-
-    provider: str
-    region: str
-    gpu_type: str
-    gpu_count: int
-    nodes: int
-    capacity: str
-    reservation: str = ""
-
-
-class Price(NamedTuple):
-    """What a placement costs per hour, all nodes, by which source, as of when."""
-
-    micro_usd: int | None = None
-    as_of: str = ""
-    source: str = ""
 
 
 async def existing(
@@ -418,35 +398,3 @@ async def exchange(world: World, record: ClusterRecord, found: ClusterRecord) ->
     )
     rest = (*record.handles, *record.leftovers)
     return await release_previous(world, record, found, rest)
-
-
-async def price_of(
-    world: World, ask: Ask | None, where: Place, node: Node, made: order_table.OrderRow | None
-) -> Price:
-    """The price when it was bought, else today's of the same place, else unknown."""
-    if made is not None and made.ticket is not None and made.ticket.placed is not None:
-        placed = made.ticket.placed
-        whole = placed.micro_usd
-        if whole is not None and placed.nodes != where.nodes:
-            # Not all of them were bought at once.
-            whole = whole * where.nodes // placed.nodes
-        return Price(whole, placed.price_as_of, placed.price_source)
-    from providers.engine.market.collect import market
-
-    offers = (await world.call(node.handle.provider, market, world, ask)).table
-    for row in offers.by_gpu.get(node.gpu_type, ()):
-        offer = offers.offer(row)
-        same = (offer.provider, offer.region, offer.machine_type, offer.capacity) == (
-            where.provider,
-            node.region,
-            node.machine_type,
-            where.capacity,
-        )
-        if (
-            same
-            and offer.zone in {"", node.zone}
-            and offer.gpu_count == node.gpu_count
-            and offer.node_micro_usd is not None
-        ):
-            return Price(offer.node_micro_usd * where.nodes, offer.price_as_of, offer.price_source)
-    return Price()

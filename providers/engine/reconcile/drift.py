@@ -90,7 +90,7 @@ async def priced(world: World, before: ClusterRecord, after: ClusterRecord) -> C
     """The record at what its place and shape cost now: another shape than at the last read has
     another price, or an unknown one.
     """
-    from providers.engine.reconcile.adopt import Place, Price, price_of
+    from providers.engine.reconcile.pricing import Place, Price, price_of
     from providers.errors import CloudError
 
     same = after.bought == before.bought and all(

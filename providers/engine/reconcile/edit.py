@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from providers.engine.desired import ttl
 from providers.engine.readiness.handover import rerun
-from providers.engine.reconcile.adopt import Place, price_of
 from providers.engine.reconcile.power import switch
+from providers.engine.reconcile.pricing import Place, price_of
 from providers.engine.record import DEGRADED, DISK, ON_DONE, WORK, ClusterRecord, applied, works
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated

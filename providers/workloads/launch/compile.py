@@ -1,7 +1,7 @@
 """A workload and a placement, compiled into what is started there. Pure.
 
 Owns how flags follow the placement that was won: split, listening address, environment, pinned
-GPUs. The lines are `launchers`' business; what they stand in is `script`'s.
+GPUs. The lines are `recipes`' business; what they stand in is `start_script`'s.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""What a placement costs at its place now. Asks its cloud; buys nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from providers.engine.journal import orders as order_table
+    from providers.engine.runtime.world import World
+    from providers.model.ask import Ask
+    from providers.model.machine import Node
+
+
+class Place(NamedTuple):
+    """A running placement, as the planner's check reads it."""
+
+    provider: str
+    region: str
+    gpu_type: str
+    gpu_count: int
+    nodes: int
+    capacity: str
+    reservation: str = ""
+
+
+class Price(NamedTuple):
+    """What a placement costs per hour, all nodes, by which source, as of when."""
+
+    micro_usd: int | None = None
+    as_of: str = ""
+    source: str = ""
+
+
+async def price_of(
+    world: World, ask: Ask | None, where: Place, node: Node, made: order_table.OrderRow | None
+) -> Price:
+    """The price when it was bought, else today's of the same place, else unknown."""
+    if made is not None and made.ticket is not None and made.ticket.placed is not None:
+        placed = made.ticket.placed
+        whole = placed.micro_usd
+        if whole is not None and placed.nodes != where.nodes:
+            # Not all of them were bought at once.
+            whole = whole * where.nodes // placed.nodes
+        return Price(whole, placed.price_as_of, placed.price_source)
+    from providers.engine.market.collect import market
+
+    offers = (await world.call(node.handle.provider, market, world, ask)).table
+    for row in offers.by_gpu.get(node.gpu_type, ()):
+        offer = offers.offer(row)
+        same = (offer.provider, offer.region, offer.machine_type, offer.capacity) == (
+            where.provider,
+            node.region,
+            node.machine_type,
+            where.capacity,
+        )
+        if (
+            same
+            and offer.zone in {"", node.zone}
+            and offer.gpu_count == node.gpu_count
+            and offer.node_micro_usd is not None
+        ):
+            return Price(offer.node_micro_usd * where.nodes, offer.price_as_of, offer.price_source)
+    return Price()
