@@ -105,7 +105,7 @@ def test_it_stands_in_the_stack_as_its_content():
     assert dict(made.files)["train.py"] == packed(TRAIN.read_bytes())
     assert "train.py --epochs 3" in made.processes[0].line
     text = script(made)
-    assert '-v "$HOME"/train.py:"$HOME"/train.py -w "$HOME" -v /opt/out:/opt/out' in text
+    assert "\nfile_paths=(train.py)\n" in text and "\nkept=/opt/out\n" in text
 
 
 def test_a_command_finds_the_files_by_the_names_that_were_declared(tmp_path):
