@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from providers.adapters.clore.gate import Gate
 
 BASE_URL = "https://api.clore.ai/v1"
-USER_AGENT = "gpus/0.1 (+https://pypi.org/project/gpus)"
+USER_AGENT = "gpus/0.1"
 """Our own: the front of the service refuses default ones (403, "error code: 1010")."""
 
 TIMEOUT_S = 30.0
