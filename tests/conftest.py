@@ -34,7 +34,7 @@ def _client_class_once(self, service_name, service_model):
 ClientCreator._create_client_class = _client_class_once
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items) -> None:
     for item in items:
         engine = item.path.parent.name == "plugin" and "project" in item.fixturenames
         second = "callspec" in vars(item) and item.callspec.params.get("ssh_server") == "sshd"

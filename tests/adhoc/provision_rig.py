@@ -11,7 +11,7 @@ from providers.rehearsal.store import open_store
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path, monkeypatch):
+def own_home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "gpus"))
     monkeypatch.chdir(tmp_path)
     store = open_store()

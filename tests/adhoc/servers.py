@@ -51,7 +51,7 @@ class Host:
     environment.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.home, self.tools, self.keys = (
             folder / "home",
             folder / "tools",
@@ -63,11 +63,11 @@ class Host:
         self.port = free_port()
         self.gpus(8)
 
-    def gpus(self, count, name="NVIDIA H100 80GB HBM3", mib=81559):
+    def gpus(self, count, name="NVIDIA H100 80GB HBM3", mib=81559) -> None:
         rows = "\n".join(f"{name}, {mib} MiB" for _ in range(count))
         self.script(f"cat <<'X'\n{rows}\nX")
 
-    def script(self, body):
+    def script(self, body) -> None:
         (self.tools / "nvidia-smi").write_text(f"#!/bin/sh\n{body}\n")
         (self.tools / "nvidia-smi").chmod(0o755)
 
@@ -86,7 +86,7 @@ class AsyncSshServer:
     file.
     """
 
-    def __init__(self, host):
+    def __init__(self, host) -> None:
         self.host, self.user = host, "gpus"
         self.sent, self.agents = [], 0
         self._loop = asyncio.new_event_loop()
@@ -96,7 +96,7 @@ class AsyncSshServer:
     def _do(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
 
-    def start(self):
+    def start(self) -> None:
         """Also a restart with another host key."""
         self.server = self._do(self._listen())
 
@@ -106,13 +106,13 @@ class AsyncSshServer:
         host, outer = self.host, self
 
         class Server(asyncssh.SSHServer):
-            def connection_made(self, connection):
+            def connection_made(self, connection) -> None:
                 self.connection = connection
 
-            def begin_auth(self, username):
+            def begin_auth(self, username) -> bool:
                 return True
 
-            def public_key_auth_supported(self):
+            def public_key_auth_supported(self) -> bool:
                 return True
 
             def validate_public_key(self, username, key):
@@ -121,10 +121,10 @@ class AsyncSshServer:
                     known.split()[:2] for known in host.keys.read_text().splitlines()
                 ]
 
-            def connection_requested(self, dest_host, dest_port, orig_host, orig_port):
+            def connection_requested(self, dest_host, dest_port, orig_host, orig_port) -> bool:
                 return True
 
-        async def handle(process):
+        async def handle(process) -> None:
             outer.sent.append(dict(process.env))
             outer.agents += process.channel.get_agent_path() is not None
             child = await asyncio.create_subprocess_exec(
@@ -139,7 +139,7 @@ class AsyncSshServer:
                 start_new_session=True,
             )
 
-            async def into():
+            async def into() -> None:
                 # By hand: asyncssh's own redirection was seen to drop the end of a large input.
                 try:
                     while data := await process.stdin.read(65_536):
@@ -149,7 +149,7 @@ class AsyncSshServer:
                 except (OSError, asyncssh.Error):
                     child.stdin.close()
 
-            async def out(source, target):
+            async def out(source, target) -> None:
                 while data := await source.read(65_536):
                     target.write(data)
                     await target.drain()
@@ -174,8 +174,8 @@ class AsyncSshServer:
             encoding=None,
         )
 
-    def stop(self):
-        async def close():
+    def stop(self) -> None:
+        async def close() -> None:
             self.server.close()
             await self.server.wait_closed()
 
@@ -185,12 +185,12 @@ class AsyncSshServer:
 class SshdServer:
     """OpenSSH's own server, with a forced command that puts the session into the host's home."""
 
-    def __init__(self, host):
+    def __init__(self, host) -> None:
         self.host, self.user = host, getpass.getuser()
         self.folder = host.home.parent
         self.start()
 
-    def start(self):
+    def start(self) -> None:
         key = self.folder / "host_key"
         for old in self.folder.glob("host_key*"):
             old.unlink()
@@ -215,7 +215,7 @@ class SshdServer:
             time.sleep(0.05)
         raise AssertionError("sshd did not start")
 
-    def stop(self):
+    def stop(self) -> None:
         self.process.terminate()
         self.process.wait()
 
@@ -223,13 +223,13 @@ class SshdServer:
 class BriskClock:
     """Time that passes fifty times as fast."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.began = time.time()
 
     def now(self):
         return self.began + (time.time() - self.began) * 50
 
-    async def sleep(self, seconds):
+    async def sleep(self, seconds) -> None:
         await asyncio.sleep(seconds / 50)
 
 
@@ -238,7 +238,7 @@ class Bench:
     does once its world is open.
     """
 
-    def __init__(self, server):
+    def __init__(self, server) -> None:
         self.server, self.host = server, server.host
         self.clock = BriskClock()
         self.cloud = FakeCloud("alpha", self.clock)

@@ -10,7 +10,7 @@ from providers.cli import main
 from tests.adhoc.provision_rig import machines, own_home  # noqa: F401
 
 
-def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd):
+def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd) -> None:
     """`gpus run` gives the command's output and exit code, brings results back also when it failed,
     and leaves nothing.
     """
@@ -34,7 +34,7 @@ def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd):
     assert "released, confirmed" in err and machines() == []
 
 
-def test_gpus_cp_ssh_ps_release(tmp_path, capfd):
+def test_gpus_cp_ssh_ps_release(tmp_path, capfd) -> None:
     """A kept machine is copied to and from, asked and given back by name."""
     assert main.main(["run", "L4:1", "--name", "box", "--keep"]) == 0
     (tmp_path / "a").write_text("a")
@@ -61,7 +61,7 @@ def test_gpus_cp_ssh_ps_release(tmp_path, capfd):
         ["run", "L4:1", "--ttl", "1s", "--", "x"],
     ],
 )
-def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd):
+def test_what_the_command_line_cannot_do_is_one_clear_line(arguments, capfd) -> None:
     """Wrong words end with code 2 and a line that says what was wanted; nothing is bought."""
     assert main.main(arguments) == 2
     err = capfd.readouterr().err
@@ -80,7 +80,7 @@ def gpus_run(command, hang_up=signal.SIG_DFL):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number):
+def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number) -> None:
     """A signal to `gpus run` is an interrupt: it releases and says so; the exit code is 128 and the
     signal's number.
     """
@@ -91,7 +91,7 @@ def test_gpus_run_ended_by_a_signal_releases_and_ends_with_its_code(number):
     assert process.returncode == 128 + number and "released, confirmed" in err and machines() == []
 
 
-def test_gpus_run_under_nohup_goes_on_after_a_hang_up(tmp_path):
+def test_gpus_run_under_nohup_goes_on_after_a_hang_up(tmp_path) -> None:
     """Where SIGHUP is ignored at its start, the command runs to its end and its exit code is the
     answer.
     """
@@ -105,7 +105,7 @@ def test_gpus_run_under_nohup_goes_on_after_a_hang_up(tmp_path):
     assert process.returncode == 3 and "released, confirmed" in err and machines() == []
 
 
-def test_a_command_whose_reader_went_away_releases_and_is_no_success():
+def test_a_command_whose_reader_went_away_releases_and_is_no_success() -> None:
     """`gpus run ... | head -1`: the machine is released, and the exit code is that of a closed
     pipe, never 0.
     """

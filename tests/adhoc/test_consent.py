@@ -9,7 +9,7 @@ from providers.errors import GpusError
 
 
 @pytest.fixture
-def live(monkeypatch):
+def live(monkeypatch) -> None:
     """The live world's plan is the rehearsal's: prices and places of the catalog, no cloud asked."""
     walked = planning.walked
     monkeypatch.setattr(
@@ -26,7 +26,7 @@ def spec(gpu="L4:1", **fields):
 )
 def test_live_purchase_on_a_terminal_is_asked_for_with_the_most_it_can_cost(
     live, monkeypatch, capsys, answer, bought
-):
+) -> None:
     """The dearest accepted place until the ttl; only a whole `yes` buys."""
 
     def said(_question):
@@ -42,7 +42,7 @@ def test_live_purchase_on_a_terminal_is_asked_for_with_the_most_it_can_cost(
     assert "L4:1 on-demand at $" in shown and f"at most ${2 * worst / 1e6:,.2f}, 2h at " in shown
 
 
-def test_live_purchase_without_a_terminal_needs_yes(live, monkeypatch):
+def test_live_purchase_without_a_terminal_needs_yes(live, monkeypatch) -> None:
     """A script is told of --yes, with the cost; with it nothing is asked."""
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     with pytest.raises(
@@ -52,7 +52,7 @@ def test_live_purchase_without_a_terminal_needs_yes(live, monkeypatch):
     assert consent.given(spec(), "live", None, yes=True)
 
 
-def test_place_that_ends_nothing_at_a_ttl_has_no_limit(monkeypatch):
+def test_place_that_ends_nothing_at_a_ttl_has_no_limit(monkeypatch) -> None:
     """A market that keeps no ttl: what it can cost is a price, not a sum."""
     made = planning.walked(spec("RTX-4090:2", providers=["clore"]).ask())
     assert "no limit: up to $" in consent.most(
@@ -60,14 +60,14 @@ def test_place_that_ends_nothing_at_a_ttl_has_no_limit(monkeypatch):
     ) and "(clore ends nothing by itself)" in consent.most(made, 7_200)
 
 
-def test_rehearsal_never_asks(monkeypatch):
+def test_rehearsal_never_asks(monkeypatch) -> None:
     """Nothing is bought there."""
     monkeypatch.setattr("builtins.input", lambda _question: pytest.fail("asked"))
     assert consent.given(spec(), "rehearsal", None, yes=False)
 
 
 @pytest.fixture
-def never_bought(monkeypatch):
+def never_bought(monkeypatch) -> None:
     monkeypatch.setattr(provision, "had", lambda *_, **__: pytest.fail("bought"))
 
 
@@ -82,7 +82,7 @@ def never_bought(monkeypatch):
 @pytest.mark.parametrize(("answer", "code"), [(None, 2), ("no", 1)])
 def test_live_purchase_that_is_not_agreed_to_ends_with_an_exit_code(
     live, never_bought, monkeypatch, capsys, tmp_path, words, answer, code
-):
+) -> None:
     """2 where nobody could be asked (use it otherwise), 1 where the answer was no; a stack that
     `--on` overlays asks as well.
     """

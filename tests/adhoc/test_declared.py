@@ -22,11 +22,11 @@ def key_folder():
     return keys.folder("live", "own", "train")
 
 
-def deleted(bench, held):
+def deleted(bench, held) -> None:
     asyncio.run(operations.delete(bench.world(), held))
 
 
-def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, tmp_path):
+def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, tmp_path) -> None:
     """The machine bears two keys, the user's and one made for the cluster; the second logs in, and
     goes once the delete is confirmed.
     """
@@ -52,7 +52,7 @@ def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, t
 
 def test_b43_neither_half_of_the_key_is_in_the_record_and_the_private_half_is_nowhere_else(
     bench, tmp_path
-):
+) -> None:
     """State, journal, orders and lines hold no private key; the record and its fingerprint say
     nothing of the public one either.
     """
@@ -69,7 +69,7 @@ def test_b43_neither_half_of_the_key_is_in_the_record_and_the_private_half_is_no
     deleted(bench, plain)
 
 
-def test_b32_wrong_gpus_are_ended_and_the_next_place_is_tried_in_the_same_run(bench):
+def test_b32_wrong_gpus_are_ended_and_the_next_place_is_tried_in_the_same_run(bench) -> None:
     """Seven of eight GPUs: that machine is released, the attempt says so, and the next place is
     had.
     """
@@ -86,7 +86,7 @@ def test_b32_wrong_gpus_are_ended_and_the_next_place_is_tried_in_the_same_run(be
     deleted(bench, held)
 
 
-def test_b30_a_closed_port_says_what_ready_running_is_for(bench):
+def test_b30_a_closed_port_says_what_ready_running_is_for(bench) -> None:
     """Where the port never answers, the failure names the stage and the field to set; nothing is
     left, no key either.
     """
@@ -109,7 +109,7 @@ def test_b30_a_closed_port_says_what_ready_running_is_for(bench):
 
 def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_looked_at_again(
     bench,
-):
+) -> None:
     """A machine that was ready once and shows another host key is not taken over: it is deleted,
     and another one bought.
     """
@@ -128,7 +128,7 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_lo
     deleted(bench, other)
 
 
-def test_what_another_clone_bought_is_adopted_without_its_key(bench, tmp_path, monkeypatch):
+def test_what_another_clone_bought_is_adopted_without_its_key(bench, tmp_path, monkeypatch) -> None:
     """A clone that has neither key nor journal takes the machine over by its marks, ready as the
     cloud says, and says that.
     """
@@ -144,7 +144,7 @@ def test_what_another_clone_bought_is_adopted_without_its_key(bench, tmp_path, m
     assert bench.cloud.alive == []
 
 
-def test_where_one_key_is_all_a_cloud_takes_the_users_wins(bench):
+def test_where_one_key_is_all_a_cloud_takes_the_users_wins(bench) -> None:
     """A manifest that says a login is not possible: readiness is what the API reports, in a line,
     and no look is made.
     """
@@ -162,7 +162,7 @@ def test_where_one_key_is_all_a_cloud_takes_the_users_wins(bench):
     deleted(bench, held)
 
 
-def test_without_openssh_nothing_is_bought_unless_it_is_only_to_run(bench, monkeypatch):
+def test_without_openssh_nothing_is_bought_unless_it_is_only_to_run(bench, monkeypatch) -> None:
     """No ssh-keygen on PATH: a checked cluster is refused before anything is bought, one that is
     only to run is had.
     """
@@ -176,7 +176,7 @@ def test_without_openssh_nothing_is_bought_unless_it_is_only_to_run(bench, monke
     deleted(bench, bench.declare(ready="running"))
 
 
-def test_the_key_of_a_cluster_stays_as_long_as_a_machine_bears_it(bench):
+def test_the_key_of_a_cluster_stays_as_long_as_a_machine_bears_it(bench) -> None:
     """An older generation's delete, which touches nothing any more, leaves the key of the machine
     that a newer one has taken over.
     """
@@ -204,7 +204,9 @@ def in_hand(bench, monkeypatch):
 
 
 @pytest.mark.core
-def test_b31_a_declared_machine_is_logged_into_with_its_own_key(bench, in_hand, capfd, tmp_path):
+def test_b31_a_declared_machine_is_logged_into_with_its_own_key(
+    bench, in_hand, capfd, tmp_path
+) -> None:
     """A command, a file back and the log of the start-up go over the key that was made for the
     cluster, to the port that is mapped outside.
     """
@@ -226,7 +228,7 @@ def test_b31_a_declared_machine_is_logged_into_with_its_own_key(bench, in_hand, 
         in_hand()
 
 
-def test_the_pinned_host_key_is_strict_when_it_is_logged_into_later(bench, in_hand):
+def test_the_pinned_host_key_is_strict_when_it_is_logged_into_later(bench, in_hand) -> None:
     """Another host key behind the same address is refused before anything is sent there."""
     held = bench.declare()
     bench.server.stop()
@@ -237,7 +239,7 @@ def test_the_pinned_host_key_is_strict_when_it_is_logged_into_later(bench, in_ha
     deleted(bench, held)
 
 
-def test_a_machine_that_only_runs_is_pinned_when_it_is_first_logged_into(bench, in_hand):
+def test_a_machine_that_only_runs_is_pinned_when_it_is_first_logged_into(bench, in_hand) -> None:
     """With `ready: running` the key is there all the same: the first login pins the host key."""
     held = bench.declare(ready="running")
     assert not (key_folder() / "known_hosts").exists()
@@ -245,7 +247,7 @@ def test_a_machine_that_only_runs_is_pinned_when_it_is_first_logged_into(bench, 
     deleted(bench, held)
 
 
-def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand):
+def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand) -> None:
     """A machine bought with another key, or by an older version, is not tried: the message says why
     and names the other way.
     """
@@ -273,12 +275,12 @@ def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand):
         ("", 1),
     ],
 )
-def test_the_code_of_a_failed_job_is_an_exit_code_and_never_0(why, code):
+def test_the_code_of_a_failed_job_is_an_exit_code_and_never_0(why, code) -> None:
     """A number that is none, which a shell would see as the rest by 256, is 1."""
     assert stack_clusters._code("failed", why)[0] == code
 
 
-def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand):
+def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand) -> None:
     """The message names both stacks; with one of them it is clear."""
     bench.world().journal.owned("live", "other", "gpus", "debug", new=True)
     held = bench.declare()

@@ -50,7 +50,7 @@ def stack(tmp_path, monkeypatch):
         for step in ("create", "delete", "stockout", "job"):
             store.set_latency(provider, step, 0.05)
 
-    def declare(**clusters):
+    def declare(**clusters) -> None:
         (tmp_path / "Pulumi.s.yaml").write_text(
             yaml.safe_dump(
                 sort_keys=False,
@@ -65,7 +65,7 @@ def machines():
     return [machine["name"] for machine in state(open_store())["machines"]]
 
 
-def test_a_declared_job_is_tried_on_one_cheap_gpu_and_given_back(stack, capfd):
+def test_a_declared_job_is_tried_on_one_cheap_gpu_and_given_back(stack, capfd) -> None:
     """Flags follow the GPU that was won, the price stands before the purchase, the course and the
     code come out, and nothing is left.
     """
@@ -87,7 +87,7 @@ def test_a_declared_job_is_tried_on_one_cheap_gpu_and_given_back(stack, capfd):
     )
 
 
-def test_trials_of_two_stacks_have_names_of_their_own():
+def test_trials_of_two_stacks_have_names_of_their_own() -> None:
     """One stack's trial is not taken for another's, whatever the stack is called; the name is one
     that a cluster may have.
     """
@@ -105,7 +105,7 @@ def test_trials_of_two_stacks_have_names_of_their_own():
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws", "modal"])
-def test_the_code_of_a_failed_job_is_the_commands_own(stack, capfd, provider):
+def test_the_code_of_a_failed_job_is_the_commands_own(stack, capfd, provider) -> None:
     """A job that ends with 7 ends the command with 7, on each cloud that has the GPU; its machine
     is given back all the same.
     """
@@ -115,7 +115,7 @@ def test_the_code_of_a_failed_job_is_the_commands_own(stack, capfd, provider):
     assert "released, confirmed" in capfd.readouterr().err and machines() == []
 
 
-def test_a_service_runs_a_command_beside_it_once_it_works(stack, capfd):
+def test_a_service_runs_a_command_beside_it_once_it_works(stack, capfd) -> None:
     """With a command, a service is had until that has ended; the code is the command's."""
     stack(llama=SERVICE, other=JOB)
     assert main.main(["run", "-s", "s", "llama", "--on", "L4:1", "--", "echo hello; exit 5"]) == 5
@@ -130,7 +130,7 @@ def test_a_service_runs_a_command_beside_it_once_it_works(stack, capfd):
     )
 
 
-def test_a_service_runs_until_it_is_interrupted(stack, tmp_path):
+def test_a_service_runs_until_it_is_interrupted(stack, tmp_path) -> None:
     """Without a command it says that it works, stays, and is given back at an interrupt."""
     stack(llama=SERVICE)
     process = subprocess.Popen(
@@ -176,7 +176,7 @@ def test_a_service_runs_until_it_is_interrupted(stack, tmp_path):
         (["train", "--on", "L4:1", "--", "python"], "--: wanted nothing: train is a job"),
     ],
 )
-def test_what_cannot_be_tried_is_one_clear_line(stack, capfd, arguments, words):
+def test_what_cannot_be_tried_is_one_clear_line(stack, capfd, arguments, words) -> None:
     """Wrong words end with code 2 before anything is bought, and say what was wanted."""
     stack(train=JOB, llama=SERVICE, box={"gpu": "H100:8"})
     assert main.main(["run", "-s", "s", *arguments]) == 2
@@ -184,7 +184,7 @@ def test_what_cannot_be_tried_is_one_clear_line(stack, capfd, arguments, words):
     assert words in err and "Traceback" not in err and machines() == []
 
 
-def test_on_needs_a_stack_and_a_gpu_needs_no_on(stack, capfd):
+def test_on_needs_a_stack_and_a_gpu_needs_no_on(stack, capfd) -> None:
     """`--on` without a stack, and neither GPU nor stack, say what is missing."""
     assert (
         main.main(["run", "L4:1", "--on", "T4:1", "--", "x"]) == 2
@@ -193,7 +193,7 @@ def test_on_needs_a_stack_and_a_gpu_needs_no_on(stack, capfd):
     assert main.main(["run", "--", "x"]) == 2 and "a GPU such as" in capfd.readouterr().err
 
 
-def test_what_does_not_fit_the_cheap_gpu_is_refused_with_the_arithmetic(stack, capfd):
+def test_what_does_not_fit_the_cheap_gpu_is_refused_with_the_arithmetic(stack, capfd) -> None:
     """A model that one L4 cannot hold is refused by the rule `fit`; nothing is bought."""
     stack(
         llama={**SERVICE, "workload": {**SERVICE["workload"], "model": "meta-llama/Llama-3.1-70B"}}
@@ -203,7 +203,7 @@ def test_what_does_not_fit_the_cheap_gpu_is_refused_with_the_arithmetic(stack, c
     assert "fit" in err and "GiB" in err and machines() == []
 
 
-def test_a_secret_without_a_reference_is_refused_there(stack, capfd):
+def test_a_secret_without_a_reference_is_refused_there(stack, capfd) -> None:
     """A workload's secrets come along: a provider that has no reference is refused by the rule
     `secret`.
     """
@@ -236,7 +236,7 @@ def made(declared, **given):
     return overlay.overlaid(read_cluster("train", declared), arguments(**given), "live", {})
 
 
-def test_checkpoints_of_a_try_have_a_place_of_their_own():
+def test_checkpoints_of_a_try_have_a_place_of_their_own() -> None:
     """What the declared run has saved is neither read nor written; a whole bucket has nothing
     beside it and is refused.
     """
@@ -262,7 +262,7 @@ def test_checkpoints_of_a_try_have_a_place_of_their_own():
         made({**JOB, "workload": {**kept, "checkpoint": {"path": "/c", "to": "s3://bkt"}}})
 
 
-def test_what_is_of_the_declared_machines_stays_there():
+def test_what_is_of_the_declared_machines_stays_there() -> None:
     """Workload, cap, providers and labels come along; nodes, doors, keys, choices and policies of
     the declared machines do not.
     """
@@ -293,7 +293,7 @@ def test_what_is_of_the_declared_machines_stays_there():
     assert spec.options == {"modal": {"cpu": 2}}
 
 
-def test_where_a_machine_is_a_container_it_is_the_workloads():
+def test_where_a_machine_is_a_container_it_is_the_workloads() -> None:
     """At Modal and Clore the machine's image is that of the workload, unless the options name one."""
     spec = made(
         {
@@ -350,7 +350,7 @@ def there(bench, tmp_path, monkeypatch):
             os.kill(int(pid.read_text()), signal.SIGTERM)
 
 
-def test_a_job_runs_for_real_and_its_output_and_code_come_out(there, capfd):
+def test_a_job_runs_for_real_and_its_output_and_code_come_out(there, capfd) -> None:
     """The compiled start-up script is run on the machine: set-up, files, environment, output as it
     comes, and the command's own exit code.
     """
@@ -371,7 +371,7 @@ def test_a_job_runs_for_real_and_its_output_and_code_come_out(there, capfd):
     )
 
 
-def test_a_set_up_that_fails_ends_it_with_its_code(there, capfd):
+def test_a_set_up_that_fails_ends_it_with_its_code(there, capfd) -> None:
     """The set-up's exit code comes out, with what it wrote."""
     assert (
         there(
@@ -386,7 +386,7 @@ def test_a_set_up_that_fails_ends_it_with_its_code(there, capfd):
     assert "oh no" in capfd.readouterr().out
 
 
-def test_a_service_is_reached_from_here_once_it_works(there, tmp_path, capfd):
+def test_a_service_is_reached_from_here_once_it_works(there, tmp_path, capfd) -> None:
     """Once its health path answers, a command beside it runs and its code comes out."""
     port = free_port()
     work = {
@@ -402,7 +402,7 @@ def test_a_service_is_reached_from_here_once_it_works(there, tmp_path, capfd):
     assert code == 6 and "ready" in out and "it works" in err
 
 
-def test_a_login_has_the_secrets_of_its_container(tmp_path):
+def test_a_login_has_the_secrets_of_its_container(tmp_path) -> None:
     """What a container was given in its environment a login finds there; what it has itself stays."""
     (tmp_path / "environ").write_bytes(b"A=1\0HF_TOKEN=it's $(x) `y`\0B=2\0")
     text = (
@@ -418,7 +418,7 @@ def test_a_login_has_the_secrets_of_its_container(tmp_path):
     assert done.stdout == "it's $(x) `y`|mine|"
 
 
-def test_following_ends_where_nothing_ever_began(tmp_path, monkeypatch):
+def test_following_ends_where_nothing_ever_began(tmp_path, monkeypatch) -> None:
     """A machine on which the script never writes a word ends with a line that says so, not never."""
     monkeypatch.setattr(overlay, "BEGIN_S", 1)
     monkeypatch.setattr(overlay, "as_root", lambda text: text)

@@ -13,7 +13,7 @@ from providers.rehearsal.store import open_store
 from tests.adhoc.provision_rig import machines, own_home, python  # noqa: F401
 
 
-def test_the_block_of_the_readme(tmp_path, capfd):
+def test_the_block_of_the_readme(tmp_path, capfd) -> None:
     """Files go there, a command runs, a result comes back, attempts are printed, and afterwards
     nothing is left and nothing is held.
     """
@@ -51,7 +51,7 @@ def test_the_block_of_the_readme(tmp_path, capfd):
 
 
 @pytest.mark.parametrize("raised", [ValueError("mine"), KeyboardInterrupt(), SystemExit(4)])
-def test_whatever_ends_the_block_it_is_released(raised):
+def test_whatever_ends_the_block_it_is_released(raised) -> None:
     """An exception, Ctrl-C and an exit go on as they are, after the release was confirmed."""
     with pytest.raises(type(raised)) as caught, p.provision("L4:1"):
         assert len(machines()) == 1
@@ -59,7 +59,7 @@ def test_whatever_ends_the_block_it_is_released(raised):
     assert caught.value is raised and machines() == []
 
 
-def test_a_failing_command_raises_only_when_asked():
+def test_a_failing_command_raises_only_when_asked() -> None:
     """The exit code is the answer; with `check` anything but 0 raises, and the release follows."""
     with pytest.raises(p.GpusError, match="ended with 5"), p.provision("L4:1") as c:
         assert c.run("exit 5") == 5
@@ -67,7 +67,7 @@ def test_a_failing_command_raises_only_when_asked():
     assert machines() == []
 
 
-def test_four_hours_unless_said_otherwise():
+def test_four_hours_unless_said_otherwise() -> None:
     """Without a ttl the cloud itself ends it after four hours, also when a Cluster was given; one
     that says its own keeps it.
     """
@@ -91,14 +91,14 @@ def test_four_hours_unless_said_otherwise():
         ({"gpu": "H100:8", "providers": ["nobody"]}, "nobody"),
     ],
 )
-def test_what_is_wrong_is_said_at_once_and_nothing_is_bought(arguments, words):
+def test_what_is_wrong_is_said_at_once_and_nothing_is_bought(arguments, words) -> None:
     """Wrong names, limits and worlds are SpecErrors before any call, and leave no trace."""
     with pytest.raises(errors.SpecError, match=words), p.provision(**arguments):
         pass
     assert machines() == [] and access.names("rehearsal") == ()
 
 
-def test_nothing_to_be_had_leaves_nothing():
+def test_nothing_to_be_had_leaves_nothing() -> None:
     """When every place is refused, AllFailed says what was tried, and no key or name is left."""
     open_store().set_stock("gcp", "", "", "", 0)
     with (
@@ -109,7 +109,7 @@ def test_nothing_to_be_had_leaves_nothing():
     assert machines() == [] and access.names("rehearsal") == ()
 
 
-def test_live_without_credentials_is_not_a_rehearsal(monkeypatch, tmp_path):
+def test_live_without_credentials_is_not_a_rehearsal(monkeypatch, tmp_path) -> None:
     """`world="live"` without credentials fails; it never rehearses."""
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
@@ -120,7 +120,7 @@ def test_live_without_credentials_is_not_a_rehearsal(monkeypatch, tmp_path):
     assert machines() == [] and access.names("live") == ()
 
 
-def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys):
+def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys) -> None:
     """A rehearsed host with seven of eight GPUs is released, the reason is an attempt and is said
     once, and another place serves.
     """
@@ -139,7 +139,7 @@ def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys):
 
 
 @pytest.mark.parametrize("gpu", ["L4:1", "T4:1"])
-def test_one_wrong_gpu_is_another_card(gpu):
+def test_one_wrong_gpu_is_another_card(gpu) -> None:
     """Where one GPU was ordered the fault shows another card: that machine is released for it,
     never taken for one whose driver is still to come.
     """
@@ -155,7 +155,7 @@ def test_one_wrong_gpu_is_another_card(gpu):
     assert machines() == []
 
 
-def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path):
+def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path) -> None:
     """A machine that was seen with no GPU, or fewer, shows the same at every later look, though the
     fault was planned for one.
     """
@@ -179,7 +179,7 @@ def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["port-closed", "no-driver"])
-def test_a_slow_machine_is_waited_for(kind):
+def test_a_slow_machine_is_waited_for(kind) -> None:
     """A stand-in whose port or driver does not answer at first is waited for, not given back."""
     open_store().add_fault("gcp", "node.look", kind, times=2)
     with p.provision("L4:1") as c:
@@ -187,7 +187,7 @@ def test_a_slow_machine_is_waited_for(kind):
     assert machines() == []
 
 
-def test_a_machine_taken_back_during_a_command():
+def test_a_machine_taken_back_during_a_command() -> None:
     """The rehearsal cloud preempts while a command runs: the command ends with that, and the
     release finds nothing wrong.
     """
@@ -200,7 +200,7 @@ def test_a_machine_taken_back_during_a_command():
     assert machines() == []
 
 
-def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd):
+def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd) -> None:
     """A marketplace ends nothing by itself: that is said, and a command that outlives the ttl is
     ended and the machine released.
     """
@@ -215,7 +215,7 @@ def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd):
 
 
 @pytest.mark.parametrize("field", ["ttl", "wait"])
-def test_a_time_that_has_no_date_is_refused(field):
+def test_a_time_that_has_no_date_is_refused(field) -> None:
     """Longer than ten years is a mistake, told before anything is bought."""
     with (
         pytest.raises(p.SpecError, match=f"{field}: wanted at most 3650d"),
@@ -225,7 +225,7 @@ def test_a_time_that_has_no_date_is_refused(field):
     assert machines() == []
 
 
-def test_a_cluster_of_two_has_each_machine_in_the_hand():
+def test_a_cluster_of_two_has_each_machine_in_the_hand() -> None:
     """`node` picks the machine; each has a home of its own, and a number that is none is refused."""
     with p.provision("A100-80GB:8", nodes=2) as c:
         assert len(machines()) == 2
@@ -236,7 +236,7 @@ def test_a_cluster_of_two_has_each_machine_in_the_hand():
     assert machines() == []
 
 
-def test_forward_in_a_rehearsal_reaches_this_machine():
+def test_forward_in_a_rehearsal_reaches_this_machine() -> None:
     """The stand-in's ports are this machine's: the same number as it is, another one by a relay."""
     import http.server
     import urllib.request
@@ -256,7 +256,7 @@ def test_forward_in_a_rehearsal_reaches_this_machine():
     service.shutdown()
 
 
-def test_a_name_in_use_is_busy_and_stays_untouched():
+def test_a_name_in_use_is_busy_and_stays_untouched() -> None:
     """The name of a machine that a live process works with is refused to another, which harms
     nothing.
     """
@@ -267,7 +267,7 @@ def test_a_name_in_use_is_busy_and_stays_untouched():
     assert machines() == []
 
 
-def test_kept_found_taken_over_and_released(capfd):
+def test_kept_found_taken_over_and_released(capfd) -> None:
     """`keep` leaves it running for other processes; the same name and spec takes it over, with its
     files; its block's end releases it.
     """
@@ -284,7 +284,7 @@ def test_kept_found_taken_over_and_released(capfd):
         p.find("kept")
 
 
-def test_a_failed_purchase_leaves_a_kept_machine_alone():
+def test_a_failed_purchase_leaves_a_kept_machine_alone() -> None:
     """A name is taken over or left: a purchase that is refused does not delete what ran under it
     before.
     """
@@ -299,20 +299,20 @@ def test_a_failed_purchase_leaves_a_kept_machine_alone():
     p.release("kept")
 
 
-def test_aprovision_is_the_async_twin():
+def test_aprovision_is_the_async_twin() -> None:
     """The same block with `await`; a cancelled task releases before it ends."""
 
-    async def used():
+    async def used() -> None:
         async with p.aprovision("L4:1", ttl="1h") as c:
             assert isinstance(c, p.AsyncMachine) and await c.run("true") == 0
             async with c.forward(9) as here:
                 assert here == 9
         assert machines() == []
 
-    async def cancelled():
+    async def cancelled() -> None:
         inside = asyncio.Event()
 
-        async def work():
+        async def work() -> None:
             async with p.aprovision("L4:1") as c:
                 inside.set()
                 await c.run("sleep 60")
@@ -328,7 +328,7 @@ def test_aprovision_is_the_async_twin():
     asyncio.run(cancelled())
 
 
-def test_inside_a_running_loop_the_plain_twin_works_too():
+def test_inside_a_running_loop_the_plain_twin_works_too() -> None:
     """A notebook's loop runs already; `provision` has one of its own."""
 
     async def cell():
@@ -338,7 +338,7 @@ def test_inside_a_running_loop_the_plain_twin_works_too():
     assert asyncio.run(cell()) == 0 and machines() == []
 
 
-def test_what_ended_by_its_ttl_is_no_longer_held():
+def test_what_ended_by_its_ttl_is_no_longer_held() -> None:
     """After its ttl the cloud itself deleted it: nothing is shown, and its folder is gone."""
     with p.provision("L4:1", name="old", ttl="1h", keep=True):
         pass
@@ -346,7 +346,7 @@ def test_what_ended_by_its_ttl_is_no_longer_held():
     assert p.find() == () and access.names("rehearsal") == () and machines() == []
 
 
-def test_one_owner_for_every_process():
+def test_one_owner_for_every_process() -> None:
     """Several processes that begin at once agree on the owner id, which is private to its user."""
     code = "from providers.adhoc import access; print(access.owner())"
     processes = [python(code) for _ in range(4)]
@@ -354,7 +354,7 @@ def test_one_owner_for_every_process():
     assert (access.home() / "owner").stat().st_mode & 0o077 == 0
 
 
-def test_only_machines_that_take_commands_are_asked_for():
+def test_only_machines_that_take_commands_are_asked_for() -> None:
     """A provider whose machines take no commands from here is refused by that rule; with a key of
     the user's own, only ssh will do.
     """

@@ -17,6 +17,7 @@ from providers.adhoc import access, provision, sync
 from providers.cli import main
 from providers.rehearsal.store import open_store
 from tests.adhoc.provision_rig import machines, own_home, python  # noqa: F401
+from typing import Never
 
 
 def until(condition, seconds=120):
@@ -27,7 +28,7 @@ def until(condition, seconds=120):
     return found
 
 
-def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
+def test_an_interrupt_during_the_release_waits_for_its_end(capfd) -> None:
     """Ctrl-C while it is being released is answered, the release goes on to its end, and then the
     interrupt does.
     """
@@ -38,7 +39,7 @@ def test_an_interrupt_during_the_release_waits_for_its_end(capfd):
     assert "still releasing it" in capfd.readouterr().err
 
 
-def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatch, capfd):
+def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatch, capfd) -> None:
     """Ctrl-C between the last step of the purchase and the block: the machine is released and
     confirmed, kept or not.
     """
@@ -62,12 +63,12 @@ def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatc
         )
 
 
-def test_lines_that_nobody_reads_stop_no_purchase_and_no_release():
+def test_lines_that_nobody_reads_stop_no_purchase_and_no_release() -> None:
     """A report that raises, as where stderr is a closed pipe, is passed over: the block runs and
     the machine is released.
     """
 
-    def closed(severity, text):
+    def closed(severity, text) -> Never:
         raise BrokenPipeError(32, "Broken pipe")
 
     with p.provision("L4:1", name="box", providers=["gcp"], report=closed) as c:
@@ -75,7 +76,7 @@ def test_lines_that_nobody_reads_stop_no_purchase_and_no_release():
     assert machines() == [] and p.find() == ()
 
 
-def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
+def test_a_shell_pipe_that_is_closed_leaves_nothing_running() -> None:
     """`gpus run ... 2>&1 | head -1`: whatever becomes of its lines, nothing is left running or
     unsettled.
     """
@@ -97,7 +98,7 @@ def test_a_shell_pipe_that_is_closed_leaves_nothing_running():
     assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
 
 
-def test_what_fails_after_the_purchase_and_before_the_block_releases(monkeypatch):
+def test_what_fails_after_the_purchase_and_before_the_block_releases(monkeypatch) -> None:
     """Nobody has the machine in hand yet: it is released, and the error goes on."""
     monkeypatch.setattr(provision, "described", lambda machine: 1 / 0)
     with pytest.raises(ZeroDivisionError), p.provision("L4:1", name="box", providers=["gcp"]):
@@ -105,13 +106,13 @@ def test_what_fails_after_the_purchase_and_before_the_block_releases(monkeypatch
     assert machines() == [] and p.find() == ()
 
 
-def test_two_interrupts_at_once_release(monkeypatch, capfd):
+def test_two_interrupts_at_once_release(monkeypatch, capfd) -> None:
     """A second Ctrl-C while the first is being answered, as where a parent passes its own on: the
     purchase still ends in order.
     """
     say, told = sync._say, []
 
-    def interrupted_again(text):
+    def interrupted_again(text) -> None:
         say(text)
         if not told:
             told.append(text)
@@ -125,7 +126,7 @@ def test_two_interrupts_at_once_release(monkeypatch, capfd):
     assert told and machines() == [] and p.find() == ()
 
 
-def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch):
+def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch) -> None:
     """When the cloud refuses to delete, the block ends with what may still cost money and how to
     try again; trying again works.
     """
@@ -157,7 +158,7 @@ BLOCK = """
 """
 
 
-def test_ctrl_c_at_a_command_releases():
+def test_ctrl_c_at_a_command_releases() -> None:
     """SIGINT while a command runs: the command ends, the release is confirmed, and the process ends
     as interrupted.
     """
@@ -169,7 +170,7 @@ def test_ctrl_c_at_a_command_releases():
     assert machines() == []
 
 
-def test_ctrl_c_while_acquiring_releases():
+def test_ctrl_c_while_acquiring_releases() -> None:
     """SIGINT before the machine is ready: what was bought is released before the interrupt goes on."""
     open_store().add_fault("gcp", "node.look", "no-driver", times=None)
     process = python(BLOCK)
@@ -182,7 +183,7 @@ def test_ctrl_c_while_acquiring_releases():
 
 
 @pytest.mark.parametrize("when", ["inside", "acquiring"])
-def test_a_killed_process_is_found_and_released_from_another(when, capfd):
+def test_a_killed_process_is_found_and_released_from_another(when, capfd) -> None:
     """kill -9, in the block or while it acquires: `gpus ps` in another process shows it as
     nobody's, and `gpus release` ends it.
     """
@@ -208,7 +209,9 @@ def test_a_killed_process_is_found_and_released_from_another(when, capfd):
     assert main.main(["ps"]) == 0 and "nothing is held" in capfd.readouterr().out
 
 
-def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(tmp_path):
+def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(
+    tmp_path,
+) -> None:
     """Live without credentials: the message names every provider with what to do, and no frame of
     the engine stands between it and the script.
     """
@@ -286,7 +289,9 @@ def gone(pid):
 
 
 @pytest.mark.parametrize("asked", ["proc", "ps"])
-def test_what_a_machine_runs_in_the_background_ends_with_its_release(monkeypatch, tmp_path, asked):
+def test_what_a_machine_runs_in_the_background_ends_with_its_release(
+    monkeypatch, tmp_path, asked
+) -> None:
     """A released machine runs nothing any more: neither does its stand-in, however the program was
     left behind; others' go on.
     """

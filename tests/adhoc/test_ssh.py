@@ -16,7 +16,7 @@ from providers.remote.ssh import given_key
 
 
 @pytest.mark.core
-def test_put_run_get(bench, tmp_path, capfd):
+def test_put_run_get(bench, tmp_path, capfd) -> None:
     """A folder goes there, a command uses it and its output and exit code come back, a result comes
     back; then nothing is left.
     """
@@ -37,7 +37,7 @@ def test_put_run_get(bench, tmp_path, capfd):
     assert bench.cloud.alive == [] and access.names("live") == ()
 
 
-def test_b31_the_port_is_the_one_outside_and_an_empty_map_is_not_port_22(bench):
+def test_b31_the_port_is_the_one_outside_and_an_empty_map_is_not_port_22(bench) -> None:
     """Port 22 inside is another one outside: that one is used. A map that is still empty is waited
     for, and is never taken for 22.
     """
@@ -63,7 +63,7 @@ def test_b31_the_port_is_the_one_outside_and_an_empty_map_is_not_port_22(bench):
     machine.release()
 
 
-def test_the_made_key_stays_here_and_is_private(bench):
+def test_the_made_key_stays_here_and_is_private(bench) -> None:
     """The key is made for this cluster, in a folder for its user alone; only its public half
     leaves.
     """
@@ -80,7 +80,7 @@ def test_the_made_key_stays_here_and_is_private(bench):
     assert not place.exists()
 
 
-def test_a_given_key_is_used_and_kept(bench, tmp_path):
+def test_a_given_key_is_used_and_kept(bench, tmp_path) -> None:
     """With `ssh_key` the user's own pair logs in, and is left where it is."""
     import subprocess
 
@@ -95,7 +95,7 @@ def test_a_given_key_is_used_and_kept(bench, tmp_path):
         given_key(tmp_path / "none")
 
 
-def test_the_host_key_is_pinned_at_readiness_and_strict_after(bench, capfd):
+def test_the_host_key_is_pinned_at_readiness_and_strict_after(bench, capfd) -> None:
     """Another host key behind the same address is refused, before anything is sent there."""
     machine = bench.rent()
     bench.server.stop()
@@ -111,7 +111,7 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after(bench, capfd):
     machine.release()
 
 
-def test_nothing_of_this_process_goes_there(bench, monkeypatch, tmp_path):
+def test_nothing_of_this_process_goes_there(bench, monkeypatch, tmp_path) -> None:
     """No environment, no agent and no ssh configuration of the user's reach the machine, whatever
     that says.
     """
@@ -131,7 +131,7 @@ def test_nothing_of_this_process_goes_there(bench, monkeypatch, tmp_path):
 
 
 @pytest.mark.core
-def test_words_arrive_as_they_are(bench, capfd):
+def test_words_arrive_as_they_are(bench, capfd) -> None:
     """A command given as a list arrives word by word, whatever the words hold; so do names of
     files.
     """
@@ -149,7 +149,7 @@ def test_words_arrive_as_they_are(bench, capfd):
 
 
 @pytest.mark.core
-def test_exit_codes_check_and_255(bench):
+def test_exit_codes_check_and_255(bench) -> None:
     """The code is the command's own, 255 too while the machine answers; `check` raises for any but
     0.
     """
@@ -160,7 +160,7 @@ def test_exit_codes_check_and_255(bench):
     machine.release()
 
 
-def test_a_port_there_is_a_port_here_while_the_block_runs(bench):
+def test_a_port_there_is_a_port_here_while_the_block_runs(bench) -> None:
     """`forward` reaches what listens on the machine's loopback, only inside the block; a local port
     in use is named.
     """
@@ -183,7 +183,7 @@ def test_a_port_there_is_a_port_here_while_the_block_runs(bench):
     service.shutdown()
 
 
-def test_missing_files_are_named(bench):
+def test_missing_files_are_named(bench) -> None:
     """What is not there, here or on the machine, is one clear line."""
     machine = bench.rent()
     with pytest.raises(errors.GpusError, match="put: wanted a file or folder, found none"):
@@ -196,7 +196,7 @@ def test_missing_files_are_named(bench):
     machine.release()
 
 
-def test_a_machine_taken_back_ends_the_command(bench):
+def test_a_machine_taken_back_ends_the_command(bench) -> None:
     """While a command runs the cloud is asked: once it took the machine back, the wait ends and
     says so, and the release is clean.
     """
@@ -209,7 +209,7 @@ def test_a_machine_taken_back_ends_the_command(bench):
 
 
 @pytest.mark.core
-def test_b32_a_real_look_at_the_driver(bench):
+def test_b32_a_real_look_at_the_driver(bench) -> None:
     """Over ssh: a driver that is not there yet is waited for; seven of eight GPUs, and another
     card, end the rental and name what was found.
     """
@@ -235,7 +235,7 @@ def test_b32_a_real_look_at_the_driver(bench):
         assert bench.cloud.alive == [] and access.names("live") == ()
 
 
-def test_b30_a_closed_port_and_a_refused_key_are_told_apart(bench):
+def test_b30_a_closed_port_and_a_refused_key_are_told_apart(bench) -> None:
     """Real stages: nobody listens, then something that is not ssh, then ssh that does not take the
     key: each is named when the wait has passed.
     """
@@ -250,7 +250,7 @@ def test_b30_a_closed_port_and_a_refused_key_are_told_apart(bench):
     assert bench.cloud.alive == []
 
 
-def test_many_lines_and_bytes_come_through(bench, capfd):
+def test_many_lines_and_bytes_come_through(bench, capfd) -> None:
     """A megabyte of output arrives whole, and a file of every byte comes back as it went."""
     machine = bench.rent()
     assert machine.run("seq 1 150000") == 0
@@ -262,7 +262,7 @@ def test_many_lines_and_bytes_come_through(bench, capfd):
     machine.release()
 
 
-def test_another_process_finds_logs_in_and_releases(bench):
+def test_another_process_finds_logs_in_and_releases(bench) -> None:
     """What `look` finds in a fresh world has the way in, and can be given back there."""
     from providers.adhoc import rentals
 

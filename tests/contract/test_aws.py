@@ -16,7 +16,7 @@ def provoke(code):
     return errors.from_response({"Error": {"Code": code}}, CONTEXT)
 
 
-def reserve(store, place):
+def reserve(store, place) -> str:
     store.tables(SCHEMA)  # the user's account is there before anything was ordered in it
     with store.transaction() as db:
         capacity_calls.own_reservation(
@@ -42,6 +42,6 @@ HARNESS = Harness(
 
 
 @pytest.mark.parametrize("case", cases(HARNESS), ids=str)
-def test_contract(case, contract_home):
+def test_contract(case, contract_home) -> None:
     """Every case of the contract holds."""
     case.run(HARNESS, contract_home)

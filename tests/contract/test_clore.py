@@ -9,7 +9,7 @@ from providers.errors import InsufficientFunds
 from providers.testing.contract import Harness, cases
 
 
-def raise_price(store, candidate):
+def raise_price(store, candidate) -> None:
     prices = {coin: 1e9 for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain")}
     State(store).change(
         int(candidate.machine_type.removeprefix("server-")), price={"on_demand": prices}
@@ -30,7 +30,7 @@ HARNESS = Harness(
 
 
 @pytest.mark.parametrize("case", cases(HARNESS), ids=str)
-def test_contract(case, contract_home, monkeypatch):
+def test_contract(case, contract_home, monkeypatch) -> None:
     """Every case of the contract holds."""
     # The pace has tests of its own, with its own clock: a busy machine's jitter must not be refused
     # here.

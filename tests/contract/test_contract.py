@@ -14,7 +14,7 @@ from tests.contract.test_gcp import HARNESS
 class Broken:
     """A good adapter but for one method."""
 
-    def __init__(self, real):
+    def __init__(self, real) -> None:
         self.real = real
 
     def __getattr__(self, name):
@@ -22,7 +22,7 @@ class Broken:
 
 
 class DeletesNothing(Broken):
-    def delete(self, handle):
+    def delete(self, handle) -> None:
         pass
 
 
@@ -68,7 +68,7 @@ class BuysWhenAsked(Broken):
 
 
 class ForgetsTheGeneration(Broken):
-    def relabel(self, handle, generation):
+    def relabel(self, handle, generation) -> None:
         pass
 
 
@@ -97,7 +97,7 @@ class SaysGoneOnceAccepted(Broken):
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_a_broken_adapter_fails(kind, name, contract_home):
+def test_a_broken_adapter_fails(kind, name, contract_home) -> None:
     """Each broken rule is noticed by its case."""
     manifest = HARNESS.manifest._replace(
         connect=lambda *given: kind(HARNESS.manifest.connect(*given))
@@ -107,14 +107,14 @@ def test_a_broken_adapter_fails(kind, name, contract_home):
         case.run(HARNESS._replace(manifest=manifest), contract_home)
 
 
-def test_every_case_states_its_rule():
+def test_every_case_states_its_rule() -> None:
     """Each case has a sentence, and a name of its own."""
     found = cases(HARNESS)
     assert len(found) == len({str(case) for case in found}) > 40
     assert all(case.rule.endswith(".") for case in found)
 
 
-def test_a_declared_capability_must_be_testable(contract_home):
+def test_a_declared_capability_must_be_testable(contract_home) -> None:
     """Reservations that are declared without a way to make one in the stand-in fail; undeclared
     ones are refused in the plan instead.
     """

@@ -14,7 +14,7 @@ def provoke(code):
     return errors.from_http(400, json.dumps(body), errors.Context("a test", creating=True))
 
 
-def reserve(store, place):
+def reserve(store, place) -> str:
     console.reserve(store, "mine", place.zone, place.machine_type)
     return "mine"
 
@@ -36,6 +36,6 @@ HARNESS = Harness(
 
 
 @pytest.mark.parametrize("case", cases(HARNESS), ids=str)
-def test_contract(case, contract_home):
+def test_contract(case, contract_home) -> None:
     """Every case of the contract holds."""
     case.run(HARNESS, contract_home)

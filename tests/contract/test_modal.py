@@ -20,6 +20,6 @@ HARNESS = Harness(
 
 
 @pytest.mark.parametrize("case", cases(HARNESS), ids=str)
-def test_contract(case, contract_home):
+def test_contract(case, contract_home) -> None:
     """Every case of the contract holds."""
     case.run(HARNESS, contract_home)

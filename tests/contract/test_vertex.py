@@ -45,7 +45,7 @@ HARNESS = Harness(
 
 
 @pytest.mark.parametrize("case", cases(HARNESS), ids=str)
-def test_contract(case, contract_home, monkeypatch):
+def test_contract(case, contract_home, monkeypatch) -> None:
     """Every case of the contract holds."""
     # All 20 regions are looked through in tests/unit/test_vertex_wire.py.
     monkeypatch.setattr(adapter, "LOCATIONS", frozenset(HARNESS.regions))

@@ -94,7 +94,7 @@ def record() -> None:
         )
         found: dict[str, list[dict]] = {}
 
-        def declare(**edits):
+        def declare(**edits) -> None:
             config = {"gpus:world": "rehearsal", "gpus:clusters": {"train": {**SPEC, **edits}}}
             project.file.write_text(f"{salt}\nconfig: {json.dumps(config)}\n")
 
@@ -141,7 +141,7 @@ def record() -> None:
             project.rehearse("fault", "gcp", call, "unavailable", "--times", "always")
         ended = threading.Event()
 
-        def hurry():
+        def hurry() -> None:
             # The engine tries for minutes of the world's time.
             while not ended.wait(0.2):
                 project.rehearse("advance", "20s")

@@ -45,7 +45,7 @@ BROKEN = {
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", sorted(PARTS))
-def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_stuck(part):
+def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_stuck(part) -> None:
     """After any crash or broken reply the documented recovery ends at exactly what is declared, and
     destroy at nothing.
     """
@@ -57,7 +57,7 @@ def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_st
 
 
 @pytest.mark.parametrize(("cloud", "name"), sorted(BROKEN), ids=lambda value: value)
-def test_the_matrix_notices_a_broken_rule(cloud, name, tmp_path):
+def test_the_matrix_notices_a_broken_rule(cloud, name, tmp_path) -> None:
     """With a rule of the engine broken on purpose, the point that is about it fails."""
     code = f"""
 from pathlib import Path
@@ -82,7 +82,7 @@ print(found.detail)
     assert done.stdout.split("\n")[0] != "0 0 0", done.stdout
 
 
-def test_a_sample_is_even_and_the_same_for_the_same_seed():
+def test_a_sample_is_even_and_the_same_for_the_same_seed() -> None:
     """Each cloud and step has its share of a sample, and a seed chooses the same one again."""
     all_points = [
         Point("b", f"{step}/{number}", cloud, 1)
@@ -99,7 +99,9 @@ def test_a_sample_is_even_and_the_same_for_the_same_seed():
     assert shares == [10, 10, 10, 10]
 
 
-def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_named(capsys):
+def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_named(
+    capsys,
+) -> None:
     """No list depends on the machine's load; what was printed once can be run again, listed or not."""
     first = points(PARTS, 7771)
     assert first == points(PARTS, 7771) != points(PARTS, 7772)
@@ -114,7 +116,7 @@ def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_n
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_the_recorded_calls_are_those_that_are_made(cloud):
+def test_the_recorded_calls_are_those_that_are_made(cloud) -> None:
     """The calls of an `up` that change something come as recorded; otherwise `python -m
     tests.crash.calls` is to be run again.
     """
@@ -142,7 +144,9 @@ def one(point):
 """
 
 
-def test_a_point_that_dies_or_waits_for_ever_is_stuck_and_the_others_are_run(monkeypatch, tmp_path):
+def test_a_point_that_dies_or_waits_for_ever_is_stuck_and_the_others_are_run(
+    monkeypatch, tmp_path
+) -> None:
     """A process that is killed and one that never answers cost one point each, never the run."""
     (tmp_path / "dying.py").write_text(DYING, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -157,7 +161,7 @@ def test_a_point_that_dies_or_waits_for_ever_is_stuck_and_the_others_are_run(mon
     assert found == {"dies": 1, "waits": 1, "good": 0, "too": 0}
 
 
-def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again():
+def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again() -> None:
     """The last line is the sum; a failure is told with its words and its command."""
     bad = Point("b", "up/dropped@create_order#0", "clore", 3)
     said: list[str] = []
@@ -173,7 +177,7 @@ def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again():
     )
 
 
-def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch):
+def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch) -> None:
     """More machines than declared are duplicates, undeclared ones orphans, and two at once in the
     past are seen afterwards.
     """
@@ -185,7 +189,7 @@ def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch):
     state, now = State(store), store.now()
     tags = '{"gpus-owner": "o1", "gpus-cluster": "train", "gpus-generation": "g1"}'
 
-    def add(number, begins, ended):
+    def add(number, begins, ended) -> None:
         state.add(
             Sandbox(
                 f"sb-{number}",

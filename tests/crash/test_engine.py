@@ -30,10 +30,10 @@ def shown(calls):
 class Run:
     """The model, step by step beside the recording."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.engine, self.said = Engine(), 0
 
-    def like(self, name, command, *, fails=False):
+    def like(self, name, command, *, fails=False) -> None:
         """The command makes the recorded calls."""
         begins = len(self.engine.log)
         try:
@@ -47,7 +47,7 @@ class Run:
         ]
         assert shown(made) == shown(RECORDED[name]), name
 
-    def up(self, name, spec, *, fails=False, **how):
+    def up(self, name, spec, *, fails=False, **how) -> None:
         self.like(name, self.engine.up({"train": spec}, **how), fails=fails)
 
 
@@ -57,7 +57,7 @@ def experiment(tmp_path, monkeypatch):
     from providers.rehearsal.store import open_store
     from providers.engine.runtime.clock import RehearsalClock
 
-    async def jump(self, seconds):
+    async def jump(self, seconds) -> None:
         await asyncio.sleep(0)
         self._store.advance(max(0.0, seconds))
 
@@ -67,7 +67,7 @@ def experiment(tmp_path, monkeypatch):
     start.stop(tmp_path / "rehearsal.db")
 
 
-def test_the_model_of_the_engine_makes_the_recorded_calls(experiment):
+def test_the_model_of_the_engine_makes_the_recorded_calls(experiment) -> None:
     """Up, refresh, update, replacement by edit, by request and after a loss, and destroy: call by
     call as the real engine.
     """
@@ -91,7 +91,7 @@ def test_the_model_of_the_engine_makes_the_recorded_calls(experiment):
     run.like("destroy", run.engine.destroy())
 
 
-def test_the_model_of_the_engine_goes_on_with_what_is_half_made_as_recorded(experiment):
+def test_the_model_of_the_engine_goes_on_with_what_is_half_made_as_recorded(experiment) -> None:
     """A create that ends half-made keeps the resource, and the next up calls Update, whatever the
     difference says.
     """

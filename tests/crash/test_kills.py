@@ -10,7 +10,7 @@ from tests.crash.kills_moments import MOMENTS
 from tests.crash.point import CLOUDS, Point
 
 
-def test_every_step_is_cut_at_every_cloud_in_every_way():
+def test_every_step_is_cut_at_every_cloud_in_every_way() -> None:
     """Part A has over 60 points, none twice; each cloud sees everyone die, and every moment that is
     described is one of some step.
     """
@@ -38,7 +38,9 @@ def test_every_step_is_cut_at_every_cloud_in_every_way():
     "cloud",
     ["gcp", *(pytest.param(cloud, marks=pytest.mark.long) for cloud in ("aws", "clore", "modal"))],
 )
-def test_a_run_that_slept_while_its_stack_went_on_elsewhere_leaves_one_machine(cloud, tmp_path):
+def test_a_run_that_slept_while_its_stack_went_on_elsewhere_leaves_one_machine(
+    cloud, tmp_path
+) -> None:
     """The real CLI and its plugin are suspended with the creating call on its way, and wake after
     `pulumi cancel` and `pulumi up` from another home.
     """
@@ -47,7 +49,7 @@ def test_a_run_that_slept_while_its_stack_went_on_elsewhere_leaves_one_machine(c
 
 
 @pytest.mark.timeout(600)
-def test_what_a_killed_run_left_of_a_cluster_that_is_declared_no_more_is_released(tmp_path):
+def test_what_a_killed_run_left_of_a_cluster_that_is_declared_no_more_is_released(tmp_path) -> None:
     """The next `up` finds it by its labels; nothing of it is in any state."""
     found = run(Point("a", "up/made/both/renamed", "gcp", 1), tmp_path / "point")
     assert found.good, found.detail

@@ -71,7 +71,7 @@ class Lab:
     would.
     """
 
-    def __init__(self, offers=MARKET, name="rehearsal"):
+    def __init__(self, offers=MARKET, name="rehearsal") -> None:
         self.name = name
         self.clock = JumpingClock()
         self.alpha, self.beta = FakeCloud("alpha", self.clock), FakeCloud("beta", self.clock)

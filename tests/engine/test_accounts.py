@@ -14,7 +14,7 @@ from tests.engine.cases import Killed, Lab, run, wanted
 class Accounts(Lab):
     """One provider with two projects: what is made in one cannot be seen in the other."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.projects = {name: FakeCloud("alpha", self.clock) for name in ("old", "new")}
         self.closed = {}
@@ -51,7 +51,7 @@ def two(tmp_path, monkeypatch):
         world.close()
 
 
-def killed_while_ordering(two):
+def killed_while_ordering(two) -> None:
     """A run that ended between the creating call and its answer."""
     two.projects["old"].fail("submit", Killed(), after=True)
     with pytest.raises(Killed):
@@ -59,7 +59,7 @@ def killed_while_ordering(two):
     assert two.running("old") == 1
 
 
-def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two):
+def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two) -> None:
     """After a crash and a change of project, the machine in the old project is found and deleted
     before one is bought in the new.
     """
@@ -69,7 +69,7 @@ def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two):
     assert dict(held.account) == {"project": "new"}
 
 
-def test_b26_destroy_covers_every_account_that_was_used(two):
+def test_b26_destroy_covers_every_account_that_was_used(two) -> None:
     """Settling the owner under other settings deletes what an order made in the old account, and
     what only the state knows of.
     """
@@ -85,7 +85,7 @@ def test_b26_destroy_covers_every_account_that_was_used(two):
     assert two.running("old") == 0
 
 
-def test_what_is_held_is_read_and_deleted_where_it_is(two):
+def test_what_is_held_is_read_and_deleted_where_it_is(two) -> None:
     """A cluster that runs stays where it is when the project changes: looked at, edited and deleted
     in its own account.
     """
@@ -99,7 +99,7 @@ def test_what_is_held_is_read_and_deleted_where_it_is(two):
     assert two.running("old") == 0
 
 
-def test_an_old_account_that_cannot_be_asked_stops_what_depends_on_it(two):
+def test_an_old_account_that_cannot_be_asked_stops_what_depends_on_it(two) -> None:
     """While an order in the old account is open and that account cannot be asked, nothing is bought
     and nothing counts as destroyed.
     """
@@ -114,7 +114,7 @@ def test_an_old_account_that_cannot_be_asked_stops_what_depends_on_it(two):
     assert two.running("new") == 0
 
 
-def test_a_change_of_account_settles_what_was_cut_short(two):
+def test_a_change_of_account_settles_what_was_cut_short(two) -> None:
     """When settings move on, an order of a killed run in the old account is ended there, and what
     it made is deleted.
     """
@@ -125,7 +125,7 @@ def test_a_change_of_account_settles_what_was_cut_short(two):
     assert two.running("old") == 0
 
 
-def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two):
+def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two) -> None:
     """An old account that can't be asked any more, with nothing open in it, is a warning at
     destroy.
     """
@@ -136,7 +136,7 @@ def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two):
     assert two.said("could not be searched")
 
 
-def test_strays_are_looked_for_in_every_account(two):
+def test_strays_are_looked_for_in_every_account(two) -> None:
     """A machine in an account that the settings no longer name is still told."""
     held = run(operations.create(two.at("old"), wanted(), "g1"))
     assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(

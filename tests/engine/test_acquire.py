@@ -9,6 +9,7 @@ from providers.engine import operations
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import ask, offer, run, wanted
+from typing import Never
 
 
 def no_capacity(zone, provider="alpha", **more):
@@ -26,7 +27,7 @@ def create(lab, want=None, generation="g1", **more):
     return run(operations.create(world, want or wanted(), generation))
 
 
-def test_first_candidate_is_had_and_recorded(lab):
+def test_first_candidate_is_had_and_recorded(lab) -> None:
     """The first candidate that can be had is taken with one creating call, and its price and
     attempt are recorded.
     """
@@ -42,7 +43,7 @@ def test_first_candidate_is_had_and_recorded(lab):
     assert ClusterRecord.from_dict(held.to_dict()) == held
 
 
-def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab):
+def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab) -> None:
     """A stockout moves on in the plan's order until something can be had, and every attempt is on
     the screen.
     """
@@ -58,7 +59,7 @@ def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab):
     assert lab.alive == []
 
 
-def test_group_goes_out_as_one_call(lab):
+def test_group_goes_out_as_one_call(lab) -> None:
     """Consecutive equals that one cloud can choose among are one creating call."""
     lab.alpha.stock["north-a", "spot"] = 0
     held = create(lab)
@@ -70,7 +71,7 @@ def test_group_goes_out_as_one_call(lab):
     ]
 
 
-def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab):
+def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab) -> None:
     """A market says "taken", and what took it is the first delivery of this very order: it is
     found, and no other is bought.
     """
@@ -80,7 +81,7 @@ def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab):
     assert lab.creates == len(lab.alive) == 1
 
 
-def test_b19_b21_region_quota_skips_that_region_with_one_call(lab):
+def test_b19_b21_region_quota_skips_that_region_with_one_call(lab) -> None:
     """A regional quota blocks the whole region for the run: one call, then the next region."""
     scopes = [Scope("alpha", "north")]
     lab.alpha.fail(
@@ -95,7 +96,7 @@ def test_b19_b21_region_quota_skips_that_region_with_one_call(lab):
     assert lab.said("over the account's quota GPUS 0 (QUOTA)")
 
 
-def test_b19_global_quota_stops_the_provider_at_once(lab):
+def test_b19_global_quota_stops_the_provider_at_once(lab) -> None:
     """A quota of the whole account skips every other place of that provider."""
     lab.alpha.fail(
         "submit",
@@ -106,7 +107,7 @@ def test_b19_global_quota_stops_the_provider_at_once(lab):
     assert (lab.alpha.calls["submit"], lab.beta.calls["submit"]) == (1, 1)
 
 
-def test_b21_unsupported_blocks_its_zone_only(lab):
+def test_b21_unsupported_blocks_its_zone_only(lab) -> None:
     """A zone that never has the type is skipped alone; the next zone of the region is tried."""
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail(
@@ -120,7 +121,7 @@ def test_b21_unsupported_blocks_its_zone_only(lab):
     assert lab.alpha.calls["submit"] == 2
 
 
-def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab):
+def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab) -> None:
     """An order that fails after it was taken leaves nothing, and the zone that the cloud named goes
     first among equals.
     """
@@ -143,7 +144,7 @@ def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab):
     assert world.journal.orders("rehearsal", "own", states=("failed",))[1].handles == ()
 
 
-def test_block_is_kept_grows_and_is_cleared_by_success(lab):
+def test_block_is_kept_grows_and_is_cleared_by_success(lab) -> None:
     """A refusal is remembered for the next plan, longer each time it comes back, and a success
     there clears it.
     """
@@ -157,7 +158,7 @@ def test_block_is_kept_grows_and_is_cleared_by_success(lab):
     assert world.journal.blocks("rehearsal") == ()
 
 
-def test_everything_blocked_is_asked_again(lab):
+def test_everything_blocked_is_asked_again(lab) -> None:
     """When every acceptable place was refused lately, they are asked again rather than given up
     unasked.
     """
@@ -168,7 +169,7 @@ def test_everything_blocked_is_asked_again(lab):
 
 
 @pytest.mark.parametrize("kind", [errors.BadCredentials, errors.InsufficientFunds])
-def test_account_refusals_block_the_provider_unless_pinned(lab, kind):
+def test_account_refusals_block_the_provider_unless_pinned(lab, kind) -> None:
     """Refused keys and an empty wallet skip the provider; with only that provider allowed they are
     the answer.
     """
@@ -179,7 +180,7 @@ def test_account_refusals_block_the_provider_unless_pinned(lab, kind):
         create(lab, wanted(ask(providers=("alpha",)), name="other"), "g2")
 
 
-def test_not_configured_skips_or_is_raised_when_pinned(lab):
+def test_not_configured_skips_or_is_raised_when_pinned(lab) -> None:
     """A provider without keys is skipped; when it is the only one allowed, its error is raised
     before anything else.
     """
@@ -191,7 +192,7 @@ def test_not_configured_skips_or_is_raised_when_pinned(lab):
 
 
 @pytest.mark.parametrize("kind", [errors.RateLimited, errors.Transient])
-def test_passing_faults_are_sent_again_with_the_same_token(lab, kind):
+def test_passing_faults_are_sent_again_with_the_same_token(lab, kind) -> None:
     """A rate limit or passing fault is waited out, and the order goes out again only under its own
     token.
     """
@@ -204,7 +205,7 @@ def test_passing_faults_are_sent_again_with_the_same_token(lab, kind):
     assert lab.clock.slept >= 3
 
 
-def test_passing_faults_are_bounded_then_the_walk_goes_on(lab):
+def test_passing_faults_are_bounded_then_the_walk_goes_on(lab) -> None:
     """A fault that does not pass ends that attempt after bounded tries, without a machine."""
     lab.alpha.fail("submit", errors.RateLimited("busy", provider="alpha", code="429"), times=99)
     held = create(lab)
@@ -212,7 +213,7 @@ def test_passing_faults_are_bounded_then_the_walk_goes_on(lab):
     assert lab.alpha.calls["submit"] == 7
 
 
-def test_b26_lost_answer_is_found_and_adopted(lab):
+def test_b26_lost_answer_is_found_and_adopted(lab) -> None:
     """A create whose answer was lost is found by its token: one machine, no second call."""
     lab.alpha.fail("submit", lost("alpha"), after=True)
     held = create(lab)
@@ -220,7 +221,7 @@ def test_b26_lost_answer_is_found_and_adopted(lab):
     assert lab.creates == len(lab.alive) == 1
 
 
-def test_b26_a_request_that_was_overtaken_is_no_second_purchase(lab):
+def test_b26_a_request_that_was_overtaken_is_no_second_purchase(lab) -> None:
     """Where the cloud does one token's work once, a lost order is sent again as it was: a first
     request that arrives late then makes nothing more.
     """
@@ -240,7 +241,7 @@ def test_b26_a_request_that_was_overtaken_is_no_second_purchase(lab):
     assert len(lab.alive) == 1
 
 
-def test_an_order_is_sent_again_once_and_an_unknown_code_never(lab):
+def test_an_order_is_sent_again_once_and_an_unknown_code_never(lab) -> None:
     """Lost a second time, the walk goes on to the next place; a code that nobody knows is not asked
     again.
     """
@@ -254,7 +255,7 @@ def test_an_order_is_sent_again_once_and_an_unknown_code_never(lab):
     assert [attempt.code for attempt in other.attempts] == ["ODD", ""]
 
 
-def test_lost_answer_of_a_call_that_made_nothing_goes_on(lab):
+def test_lost_answer_of_a_call_that_made_nothing_goes_on(lab) -> None:
     """When the cloud is certain that nothing was made, the walk goes on."""
     lab.alpha.fail("submit", lost("alpha"))
     held = create(lab)
@@ -262,7 +263,7 @@ def test_lost_answer_of_a_call_that_made_nothing_goes_on(lab):
     assert len(lab.alive) == 1
 
 
-def test_unknown_outcome_stops_everything(lab):
+def test_unknown_outcome_stops_everything(lab) -> None:
     """While it is not known whether a machine was made, nothing else is bought: unsettled, with the
     reason, kept in the journal.
     """
@@ -280,7 +281,7 @@ def test_unknown_outcome_stops_everything(lab):
     assert world.journal.orders("rehearsal", "own") == ()
 
 
-def test_unclassified_is_loud_and_settled_first(lab):
+def test_unclassified_is_loud_and_settled_first(lab) -> None:
     """A code that no table knows is shown as it is, settled by the token, and only then the walk
     goes on.
     """
@@ -291,7 +292,7 @@ def test_unclassified_is_loud_and_settled_first(lab):
     assert held.attempts[0].outcome == "Unclassified"
 
 
-def test_any_other_exception_of_an_adapter_is_unclassified(lab):
+def test_any_other_exception_of_an_adapter_is_unclassified(lab) -> None:
     """A bug in an adapter is handled as an unknown outcome, never as a traceback or a second
     purchase.
     """
@@ -301,7 +302,7 @@ def test_any_other_exception_of_an_adapter_is_unclassified(lab):
     assert lab.creates == len(lab.alive) == 1
 
 
-def test_b45_not_as_ordered_is_released_before_the_next(lab):
+def test_b45_not_as_ordered_is_released_before_the_next(lab) -> None:
     """A cluster that came short is deleted, confirmed, before the next place is asked: all nodes in
     one place or none.
     """
@@ -312,7 +313,7 @@ def test_b45_not_as_ordered_is_released_before_the_next(lab):
     assert {node.zone for node in lab.alive} == {held.zone}
 
 
-def test_delivered_type_is_compared_with_the_order(lab):
+def test_delivered_type_is_compared_with_the_order(lab) -> None:
     """A machine with another GPU than ordered is not accepted."""
     lab.alpha.twist = lambda nodes: [node._replace(gpu_type="A100") for node in nodes]
     held = create(lab)
@@ -320,7 +321,7 @@ def test_delivered_type_is_compared_with_the_order(lab):
     assert [node.gpu_type for node in lab.alive] == ["H100"]
 
 
-def test_b23_failed_clean_up_stops_the_walk(lab):
+def test_b23_failed_clean_up_stops_the_walk(lab) -> None:
     """When what is half made cannot be deleted, nothing else is bought; it stays in state with what
     it costs, and delete tries again.
     """
@@ -339,7 +340,7 @@ def test_b23_failed_clean_up_stops_the_walk(lab):
     assert lab.alive == []
 
 
-def test_b23_three_refused_deletes_are_overcome(lab):
+def test_b23_three_refused_deletes_are_overcome(lab) -> None:
     """A delete that is refused three times is tried again, and counts only once the cloud says
     gone.
     """
@@ -350,7 +351,7 @@ def test_b23_three_refused_deletes_are_overcome(lab):
     assert lab.alpha.calls["delete"] >= 4
 
 
-def test_wait_runs_out_then_cancelled_and_next(lab):
+def test_wait_runs_out_then_cancelled_and_next(lab) -> None:
     """One time-out governs the wait: the call is ended, confirmed, and the next candidate gets its
     turn.
     """
@@ -361,7 +362,7 @@ def test_wait_runs_out_then_cancelled_and_next(lab):
     assert len(lab.alive) == 1
 
 
-def test_queue_is_waited_for_then_left_for_the_next(lab):
+def test_queue_is_waited_for_then_left_for_the_next(lab) -> None:
     """A queue that takes longer than the wait is left when there is another candidate."""
     lab.offers = table(
         [
@@ -375,7 +376,7 @@ def test_queue_is_waited_for_then_left_for_the_next(lab):
     assert len(lab.alive) == 1
 
 
-def test_last_hope_in_a_queue_is_kept_and_waited_on(lab):
+def test_last_hope_in_a_queue_is_kept_and_waited_on(lab) -> None:
     """When only a queue is left, the place in it is kept: status queued with a reason, and the next
     update waits on.
     """
@@ -390,13 +391,13 @@ def test_last_hope_in_a_queue_is_kept_and_waited_on(lab):
     assert lab.creates == len(lab.alive) == 1
 
 
-def test_price_rose_refreshes_once_and_checks_the_cap(lab):
+def test_price_rose_refreshes_once_and_checks_the_cap(lab) -> None:
     """A market that moved is listed again, once, and what is above the cap now is not bought."""
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.alpha.listed = [offer("alpha", "north", "north-a", usd=10)]
     world = lab.world()
 
-    def rise(order, real=lab.alpha.submit):
+    def rise(order, real=lab.alpha.submit) -> Never:
         lab.alpha.listed = [
             offer("alpha", "north", "north-a", usd=40),
             offer("alpha", "south", "south-a", usd=11),

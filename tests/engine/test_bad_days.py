@@ -43,7 +43,7 @@ def days(tmp_path, monkeypatch):
 
 
 class Days:
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = open_store()
         self.lines = []
         settings = {"aws": {"regions": "us-east-1"}}
@@ -54,7 +54,7 @@ class Days:
             clock=StoreClock(self.store),
         )
 
-    def fault(self, provider, method, kind, **settings):
+    def fault(self, provider, method, kind, **settings) -> None:
         self.store.add_fault(provider, method, kind, None, **settings)
 
     def create(self, *providers):
@@ -88,7 +88,7 @@ def is_a_line(text):
 
 
 @pytest.mark.parametrize("provider", sorted(EXPIRED))
-def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider):
+def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider) -> None:
     """Keys that a cloud refuses end its part of the walk at once, say what to do, and another cloud
     serves in the same run.
     """
@@ -106,14 +106,14 @@ def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider):
 @pytest.mark.parametrize(
     ("code", "hint"), [("RequestExpired", "clock"), ("SignatureDoesNotMatch", "clock")]
 )
-def test_a_clock_that_is_wrong_is_named(days, code, hint):
+def test_a_clock_that_is_wrong_is_named(days, code, hint) -> None:
     """AWS refuses what a wrong clock signed: the line says to look at the clock."""
     days.fault("aws", BUYS["aws"], "http", status=403, reason=code)
     held = days.create("aws", "gcp")
     assert "gcp" == held.provider and hint in held.attempts[0].message
 
 
-def test_a_google_token_that_a_wrong_clock_signed_names_the_clock():
+def test_a_google_token_that_a_wrong_clock_signed_names_the_clock() -> None:
     """Google says `invalid_grant` for it, as for a sign-in that has ended: the line names both."""
     from google.auth.exceptions import RefreshError
 
@@ -146,7 +146,7 @@ LOOKS = {
 @pytest.mark.parametrize(
     ("provider", "which"), [(name, which) for name in LOOKS for which in range(4)]
 )
-def test_b29_a_look_that_fails_is_never_gone(days, provider, which):
+def test_b29_a_look_that_fails_is_never_gone(days, provider, which) -> None:
     """Expired or refused keys, a wrong clock, a web page, a service that is down: what is held
     stays as it was told, and a line says why.
     """
@@ -162,7 +162,7 @@ def test_b29_a_look_that_fails_is_never_gone(days, provider, which):
 
 @pytest.mark.parametrize("kind", ["unavailable", "html"])
 @pytest.mark.parametrize("provider", sorted(BUYS))
-def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kind):
+def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kind) -> None:
     """A cloud that answers every buying call with an error or a web page is given up after its
     tries, settled, and the next one serves.
     """
@@ -175,7 +175,7 @@ def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kin
     )
 
 
-def test_all_providers_down_is_one_line_each(days):
+def test_all_providers_down_is_one_line_each(days) -> None:
     """When no cloud answers, the end names each of them and its code; nothing is left and nothing
     is a page or a stack.
     """
@@ -190,7 +190,7 @@ def test_all_providers_down_is_one_line_each(days):
 
 
 @pytest.mark.parametrize("kind", ["html", "unavailable", "malformed", "rate-limit"])
-def test_a_market_that_cannot_be_read_is_a_line_in_the_plan(days, kind):
+def test_a_market_that_cannot_be_read_is_a_line_in_the_plan(days, kind) -> None:
     """Clore's listing failed: the plan of the others stands, with one line that says so."""
     from providers.engine.market.collect import market
 
@@ -223,7 +223,7 @@ def gpus(*words, home, **more):
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "nonsense://:::"])
-def test_proxy_variables_do_not_disturb_a_rehearsal(tmp_path, proxy):
+def test_proxy_variables_do_not_disturb_a_rehearsal(tmp_path, proxy) -> None:
     """With proxies that are dead or rubbish every rehearsal cloud answers as ever: its server is in
     this process.
     """
@@ -275,7 +275,7 @@ def live_keys(folder):
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "nonsense://:::"])
 def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_provider(
     tmp_path, proxy
-):
+) -> None:
     """No provider can be reached, so none is usable; each says so in a line, soon, and no key is
     shown.
     """
@@ -298,7 +298,7 @@ def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_prov
     ]
 
 
-def test_a_dead_proxy_is_named_and_its_password_is_not(monkeypatch, tmp_path):
+def test_a_dead_proxy_is_named_and_its_password_is_not(monkeypatch, tmp_path) -> None:
     """EC2 and Clore, live: one line that names the variable, and never what stands in it; nothing
     was sent, so nothing need be looked for.
     """
@@ -344,7 +344,7 @@ FLEET = {
 }
 
 
-def test_a_proxy_that_googles_client_would_pass_over_is_told(monkeypatch):
+def test_a_proxy_that_googles_client_would_pass_over_is_told(monkeypatch) -> None:
     """Without PySocks Google's client goes past the proxy in silence: that is said instead, before
     anything is sent.
     """

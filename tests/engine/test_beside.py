@@ -20,7 +20,7 @@ def reclaimable(lab):
     return wanted(ask("H100", "A100-80GB", ttl_s=3600)), held._replace(entry=1)
 
 
-def test_b33_reclaim_killed_after_the_new_one_was_had(lab, reclaimable):
+def test_b33_reclaim_killed_after_the_new_one_was_had(lab, reclaimable) -> None:
     """The extra machine is an init error at the next look, and the same reclaim adopts it instead
     of buying another.
     """
@@ -46,7 +46,7 @@ def test_b33_reclaim_killed_after_the_new_one_was_had(lab, reclaimable):
     assert run(operations.read(lab.world(), after)).reasons == ()
 
 
-def test_b33_reclaim_killed_while_ordering_is_adopted_too(lab, reclaimable):
+def test_b33_reclaim_killed_while_ordering_is_adopted_too(lab, reclaimable) -> None:
     """Killed between the call and its answer: the order is settled, and what it made is kept as
     what was meant.
     """
@@ -60,7 +60,7 @@ def test_b33_reclaim_killed_while_ordering_is_adopted_too(lab, reclaimable):
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
-def test_b33_an_update_that_does_not_reclaim_releases_the_extra(lab, reclaimable):
+def test_b33_an_update_that_does_not_reclaim_releases_the_extra(lab, reclaimable) -> None:
     """Without the wish for a reclaim the held one stays, and the extra machine goes."""
     declared, held = reclaimable
     lab.alpha.fail("delete", Killed())
@@ -77,7 +77,7 @@ def test_b33_an_update_that_does_not_reclaim_releases_the_extra(lab, reclaimable
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone):
+def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone) -> None:
     """The record moves to the new machine with the price, entry and limit it was bought with, not
     those of the old one.
     """
@@ -104,7 +104,7 @@ def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
-def test_an_extra_machine_is_found_though_the_journal_is_lost(lab, tmp_path):
+def test_an_extra_machine_is_found_though_the_journal_is_lost(lab, tmp_path) -> None:
     """The mark alone is enough: an unknown machine of the generation is told and then released."""
     held = run(operations.create(lab.world(), wanted(), "g1"))
     (twin,) = lab.alive
@@ -118,7 +118,7 @@ def test_an_extra_machine_is_found_though_the_journal_is_lost(lab, tmp_path):
     assert after.reasons == () and [node.handle for node in lab.alive] == list(held.handles)
 
 
-def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab):
+def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab) -> None:
     """What was stopped on purpose is not placed anew because something else bears its mark."""
     world = lab.world()
     stopped = wanted(setup=wanted().setup._replace(state="stopped"))
@@ -134,7 +134,7 @@ def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab):
     assert [node.handle for node in lab.alive] == list(held.handles)
 
 
-def test_a_search_that_fails_does_not_hide_what_was_seen(lab):
+def test_a_search_that_fails_does_not_hide_what_was_seen(lab) -> None:
     """When only the search by mark fails, the look at the held machines still counts."""
     world = lab.world()
     held = run(operations.create(world, wanted(), "g1"))

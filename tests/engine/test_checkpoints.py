@@ -89,7 +89,7 @@ def declared(provider, to, *, keys=False, able=True, **more):
 )
 def test_what_a_cloud_cannot_keep_is_refused_in_the_plan_with_the_reason(
     rig, provider, to, keys, why
-):
+) -> None:
     """By the rule `checkpoint`, before anything is bought; what it can keep is accepted, by plan
     and by check.
     """
@@ -102,7 +102,7 @@ def test_what_a_cloud_cannot_keep_is_refused_in_the_plan_with_the_reason(
     assert all(each.startswith(why) for each in found) and bool(found) == bool(why)
 
 
-def test_a_machine_at_modal_has_no_volume(rig):
+def test_a_machine_at_modal_has_no_volume(rig) -> None:
     """A sandbox is given none: only a job or a service may keep its checkpoints in one."""
     rig("modal")
     plan = planning.plan(declared("modal", "volume:v", kind="machine").ask())
@@ -117,7 +117,7 @@ def test_a_machine_at_modal_has_no_volume(rig):
     ("provider", "to", "path"),
     [("gcp", "gs://b-b/x", "gcp.service_account"), ("aws", "s3://b-b/x", "aws.instance_profile")],
 )
-def test_a_machine_without_an_identity_can_keep_none(provider, to, path):
+def test_a_machine_without_an_identity_can_keep_none(provider, to, path) -> None:
     """Google and EC2 give a machine the rights of an account that is named: without one the bucket
     would refuse it, hours later.
     """
@@ -125,14 +125,14 @@ def test_a_machine_without_an_identity_can_keep_none(provider, to, path):
     assert found.path == f"options.{path}" and "keeps its checkpoints as" in found.wanted
 
 
-def test_a_managed_network_brings_the_account_that_keeps_checkpoints():
+def test_a_managed_network_brings_the_account_that_keeps_checkpoints() -> None:
     """At Google the managed network has a service account of its own, so none has to be named."""
     managed = declared("gcp", "gs://b-b/x", able=False, network="managed", regions=["us-central1"])
     assert validate.problems(managed, registry.manifests()) == []
 
 
 @pytest.mark.parametrize("path", ["~/ckpt", "ckpt"])
-def test_the_folder_is_named_from_the_root(path):
+def test_the_folder_is_named_from_the_root(path) -> None:
     """A home or a relative folder is another one inside a container, and none that the script could
     name.
     """
@@ -185,7 +185,7 @@ def bucket(machine, tool="gcloud"):
     return folder
 
 
-def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(rig, machine):
+def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(rig, machine) -> None:
     """The engine places the job anew after Google took it back, and what that order starts fetches
     the last checkpoint before the command begins.
     """
@@ -272,7 +272,7 @@ def job(machine, command, to="gs://b-b/run", **more):
     )
 
 
-def test_a_first_run_finds_nothing_and_begins(machine):
+def test_a_first_run_finds_nothing_and_begins(machine) -> None:
     """A folder that is not in the bucket yet is no failure where the bucket answers."""
     from providers.workloads.launch.start_script import script
 
@@ -281,7 +281,7 @@ def test_a_first_run_finds_nothing_and_begins(machine):
     assert machine.words[-1] == "succeeded 0" and (store / "run" / "step").read_text() == "1\n"
 
 
-def test_a_store_that_does_not_answer_is_no_new_beginning(machine):
+def test_a_store_that_does_not_answer_is_no_new_beginning(machine) -> None:
     """Where the last checkpoint can't be read the command is not begun: it would write over what is
     there.
     """
@@ -296,7 +296,9 @@ def test_a_store_that_does_not_answer_is_no_new_beginning(machine):
     assert not (machine.folder / "begun").exists() and "403 Forbidden" in machine.log
 
 
-def test_half_of_a_checkpoint_that_is_being_read_never_takes_the_place_of_the_whole(machine):
+def test_half_of_a_checkpoint_that_is_being_read_never_takes_the_place_of_the_whole(
+    machine,
+) -> None:
     """A machine that is told to end meanwhile saves nothing: what it has is not all of it."""
     from providers.workloads.launch.start_script import script
 
@@ -323,7 +325,7 @@ def test_half_of_a_checkpoint_that_is_being_read_never_takes_the_place_of_the_wh
     assert f"{machine.folder}/ckpt gs://" not in (machine.folder / "asked").read_text()
 
 
-def test_what_could_not_be_saved_is_no_success_and_its_machine_stays(machine):
+def test_what_could_not_be_saved_is_no_success_and_its_machine_stays(machine) -> None:
     """A job whose last checkpoint can't be saved fails, and what it made is not thrown away with
     its machine.
     """
@@ -343,7 +345,7 @@ def test_what_could_not_be_saved_is_no_success_and_its_machine_stays(machine):
     assert "could not be saved: its machine stays" in machine.log
 
 
-def test_without_what_syncs_nothing_is_begun(machine):
+def test_without_what_syncs_nothing_is_begun(machine) -> None:
     """A machine that has neither the tool nor a way to get it says so at once, instead of losing
     hours of work at its end.
     """

@@ -26,12 +26,13 @@ from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
 from providers.testing.clock import JumpingClock
 from tests.engine.cases import run
+from typing import Never
 
 ON_DEMAND_THEN_SPOT = (Capacity("on-demand"), Capacity("spot"))
 
 
 class Market:
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         self.clock = JumpingClock()
         self.store = Store(folder / "rehearsal.db", clock=self.clock.now)
@@ -41,7 +42,7 @@ class Market:
         self.lines = []
         self.opened = []
 
-    def sleep(self, seconds):
+    def sleep(self, seconds) -> None:
         self.clock.advance(seconds)
 
     def world(self, not_configured="", name="rehearsal"):
@@ -98,7 +99,7 @@ def wanted(cap=None, capacity=ON_DEMAND_THEN_SPOT, options=(), name="bench"):
     return ClusterSpec("own", name, ask, Setup(options=(("clore", dict(options)),)), "f1")
 
 
-def test_the_cheapest_fit_host_is_rented_and_released(market):
+def test_the_cheapest_fit_host_is_rented_and_released(market) -> None:
     """On demand first, the cheapest host that passes the filters; delete leaves nothing."""
     world = market.world()
     held = run(operations.create(world, wanted(), "g1"))
@@ -117,7 +118,7 @@ def test_the_cheapest_fit_host_is_rented_and_released(market):
     assert [] == market.alive
 
 
-def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market):
+def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market) -> None:
     """Every on-demand host is taken meanwhile: the walk ends on a spot bid."""
     market.store.set_stock("clore", "", "", "on-demand", 0)
     held = run(operations.create(market.world(), wanted(cap=600_000), "g1"))
@@ -134,7 +135,7 @@ def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market):
         ("error-after", {"status": 502, "html": True}),
     ],
 )
-def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault):
+def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault) -> None:
     """The engine looks the order up by its token and goes on with it: one POST, one order."""
     market.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
     held = run(operations.create(market.world(), wanted(), "g1"))
@@ -143,7 +144,7 @@ def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault):
     assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
 
 
-def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market):
+def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market) -> None:
     """Code 1 and no order within its time: certain, and the next server is tried."""
     market.store.add_fault("clore", "create_order", "http", 1, status=500)
     held = run(operations.create(market.world(), wanted(), "g1"))
@@ -165,7 +166,7 @@ def ordered(world):
     return servers
 
 
-def test_b25_code_zero_without_an_id_is_found_by_its_server(market):
+def test_b25_code_zero_without_an_id_is_found_by_its_server(market) -> None:
     """`{"code": 0}` names no order, and the list lags: it is waited for and adopted, one POST, one
     order.
     """
@@ -175,7 +176,7 @@ def test_b25_code_zero_without_an_id_is_found_by_its_server(market):
     assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
 
 
-def test_b25_a_server_that_was_taken_is_followed_by_the_next(market):
+def test_b25_a_server_that_was_taken_is_followed_by_the_next(market) -> None:
     """Code 6, server-already-rented: told with its reason, and the next server is tried."""
     market.store.add_fault(
         "clore", "create_order", "http", 1, status=200, reason="server-already-rented"
@@ -191,7 +192,7 @@ def test_b25_a_server_that_was_taken_is_followed_by_the_next(market):
     )
 
 
-def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market):
+def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market) -> None:
     """Code 6, too_low_price: its least price is told, and whatever is bid after it costs no more
     than the cap.
     """
@@ -210,7 +211,7 @@ def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market):
 
 
 @pytest.mark.parametrize("fault", [("http", {"status": 200, "code": 5}), ("too-many", {})])
-def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault):
+def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault) -> None:
     """Code 5: at least the five seconds between orders pass, and the same server is asked for
     again, no other.
     """
@@ -223,7 +224,7 @@ def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault):
     assert market.clock.now() - begun >= 10
 
 
-def test_b25_over_the_rate_for_good_tries_no_other_server(market):
+def test_b25_over_the_rate_for_good_tries_no_other_server(market) -> None:
     """While the key is over its rate, every server would answer so: the walk ends there, one server
     asked, nothing bought.
     """
@@ -235,7 +236,7 @@ def test_b25_over_the_rate_for_good_tries_no_other_server(market):
     assert 1 == len(set(servers)) and [] == market.alive
 
 
-def test_an_order_that_stays_unknown_blocks_further_buying(market):
+def test_an_order_that_stays_unknown_blocks_further_buying(market) -> None:
     """While the list cannot be read, nothing else is bought; the next run finds the order and keeps
     it.
     """
@@ -259,7 +260,7 @@ def test_an_order_that_stays_unknown_blocks_further_buying(market):
     assert 1 == len(market.posts) == len(market.alive)
 
 
-def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
+def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market) -> None:
     """Past the start deadline the order is ended before another is bought."""
     market.store.add_fault("clore", "create_order", "slow", 1, seconds=1e6)
     held = run(operations.create(market.world(), wanted(), "g1"))
@@ -283,7 +284,9 @@ def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market):
         ),
     ],
 )
-def test_a_host_that_delivers_something_else_is_released_and_remembered(market, delivered, said):
+def test_a_host_that_delivers_something_else_is_released_and_remembered(
+    market, delivered, said
+) -> None:
     """What the order says of the host after the purchase contradicts itself or what was ordered:
     released, confirmed, left alone, the next one tried.
     """
@@ -301,7 +304,7 @@ def test_a_host_that_delivers_something_else_is_released_and_remembered(market, 
     assert (block.scope.machine_type, block.scope.capacity) == (first.machine_type, "")
 
 
-def test_what_an_order_leaves_out_is_not_held_against_the_host(market):
+def test_what_an_order_leaves_out_is_not_held_against_the_host(market) -> None:
     """A row without its GPUs says nothing; it is no contradiction."""
     world = market.world()
     first = collect.market(world, wanted().ask).plan(wanted().ask).candidates[0]
@@ -312,7 +315,7 @@ def test_what_an_order_leaves_out_is_not_held_against_the_host(market):
     assert (held.machine_type, len(held.attempts)) == (first.machine_type, 1)
 
 
-def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market):
+def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market) -> None:
     """The look says that it was outbid, the host is left alone for a while, and update places it
     anew under the cap; never two stand.
     """
@@ -334,7 +337,7 @@ def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market):
     )
 
 
-def test_b29_an_expired_rental_is_ended_and_not_rented_again(market):
+def test_b29_an_expired_rental_is_ended_and_not_rented_again(market) -> None:
     """The host's longest rental is over: ended, with that in the detail; an update rents nothing."""
     world, want = market.world(), wanted(capacity=(Capacity("on-demand"),))
     held = run(operations.create(world, want, "g1"))
@@ -344,7 +347,7 @@ def test_b29_an_expired_rental_is_ended_and_not_rented_again(market):
     assert "ended" == run(operations.update(world, seen, want)).status and [] == market.alive
 
 
-def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market):
+def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market) -> None:
     """An error of the service is no word about the rental: it stays as it was, and the detail says
     that nobody could be asked.
     """
@@ -355,7 +358,7 @@ def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market):
     assert "running" == seen.status and seen.detail.startswith("unreachable")
 
 
-def test_settling_an_owner_ends_every_order_of_it(market):
+def test_settling_an_owner_ends_every_order_of_it(market) -> None:
     """Ownership's delete finds orders by owner, whatever the cluster, and leaves those of others."""
     world = market.world()
     run(operations.create(world, wanted(name="one"), "g1"))
@@ -370,7 +373,7 @@ def test_settling_an_owner_ends_every_order_of_it(market):
 @pytest.mark.parametrize("up_already", [False, True])
 def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(
     market, tmp_path, monkeypatch, up_already
-):
+) -> None:
     """The run was killed as the order was made, and its home is lost: `up` takes the order over,
     relabelled, and buys none.
     """
@@ -387,7 +390,7 @@ def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(
 @pytest.mark.parametrize("up_already", [False, True])
 def test_an_order_that_a_lost_run_never_saw_is_removed_by_destroy(
     market, tmp_path, monkeypatch, up_already
-):
+) -> None:
     """The same, and `destroy` follows: the Ownership's delete finds the order without a journal and
     ends it.
     """
@@ -405,7 +408,7 @@ WANTED = ClusterSpec(
 )
 
 
-def lost(market, monkeypatch, tmp_path, up_already):
+def lost(market, monkeypatch, tmp_path, up_already) -> None:
     """An order whose run ended right after it was sent, and whose journal is gone."""
     world = market.world()
     real = CloreAdapter.submit
@@ -413,7 +416,7 @@ def lost(market, monkeypatch, tmp_path, up_already):
     class Killed(BaseException):
         pass
 
-    def submit(adapter, order):
+    def submit(adapter, order) -> Never:
         real(adapter, order)
         raise Killed
 

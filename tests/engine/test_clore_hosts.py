@@ -15,13 +15,13 @@ from tests.engine.test_clore import (
 )
 
 
-def test_the_spec_s_filters_decide_at_the_order(market):
+def test_the_spec_s_filters_decide_at_the_order(market) -> None:
     """options.clore of the declaration refuse hosts that the plan still showed."""
     held = run(operations.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
     assert "server-71001" == held.machine_type
 
 
-def test_the_spec_s_filters_decide_in_the_plan(market):
+def test_the_spec_s_filters_decide_in_the_plan(market) -> None:
     """options.clore refuse hosts in the plan, each with its reason, and nothing is asked of them;
     what is bought passes.
     """
@@ -41,7 +41,7 @@ def test_the_spec_s_filters_decide_in_the_plan(market):
     assert "server-71002" in {candidate.machine_type for candidate in loose.candidates}
 
 
-def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market):
+def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market) -> None:
     """How long a host can be rented, its disk, what it is paid with and its lowest bid are told
     before anything is ordered, each with the reason.
     """
@@ -84,7 +84,7 @@ def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market):
     )
 
 
-def test_without_a_key_the_market_is_shown_and_refused(market):
+def test_without_a_key_the_market_is_shown_and_refused(market) -> None:
     """A live market is listed; its rows are refused as not configured."""
     world = market.world("wanted an API key", name="live")
     plan = collect.market(world).plan(wanted().ask)
@@ -93,7 +93,7 @@ def test_without_a_key_the_market_is_shown_and_refused(market):
     assert not plan.warnings
 
 
-def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(market):
+def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(market) -> None:
     """The cheapest two take bitcoin only, the wallet holds none: one attempt closes both, and a
     host payable in a funded coin is rented.
     """
@@ -113,7 +113,7 @@ def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(mar
     ("empty", "paid"),
     [("USD-Blockchain", "CLORE-Blockchain"), ("CLORE-Blockchain", "USD-Blockchain")],
 )
-def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, paid):
+def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, paid) -> None:
     """The first coin of `pay_with` is not there, the second is: the same host, without an attempt
     that fails.
     """
@@ -123,7 +123,7 @@ def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, 
     assert [paid] == [made.coin for made in market.alive]
 
 
-def test_a_wallet_that_pays_no_host_is_told_with_the_coins_wanted_and_held(market):
+def test_a_wallet_that_pays_no_host_is_told_with_the_coins_wanted_and_held(market) -> None:
     """Nothing on the market can be paid: the one message names every coin a host takes and every
     balance, and what to do.
     """
@@ -143,7 +143,7 @@ def test_a_wallet_that_pays_no_host_is_told_with_the_coins_wanted_and_held(marke
     assert not market.posts
 
 
-def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(market):
+def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(market) -> None:
     """`not_enough_balance` though the wallet shows an hour: a host that takes this coin only is not
     tried, one that takes another is.
     """
@@ -164,7 +164,7 @@ def odd_host(market, monkeypatch):
 
     real = inventory.servers
 
-    def change(**figures):
+    def change(**figures) -> None:
         def servers():
             return [row | figures if row["id"] == 71001 else row for row in real()]
 
@@ -173,7 +173,7 @@ def odd_host(market, monkeypatch):
     return change
 
 
-def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_host):
+def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_host) -> None:
     """The plan names the row that it leaves out; the cheapest other host is rented, once."""
     odd_host(price={"on_demand": {"USD-Blockchain": "1e5000"}, "spot": {}})
     world = market.world()
@@ -187,7 +187,7 @@ def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_
     assert 1 == len(market.posts)
 
 
-def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch):
+def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch) -> None:
     """Whatever keeps the table from being written keeps the order from being sent; the refusal says
     so.
     """

@@ -47,7 +47,7 @@ def closed_rows(made):
 
 
 @pytest.mark.parametrize("refusal", NOT_ENABLED, ids=["zone", "quota-of-zero"])
-def test_refusal_of_the_account_is_remembered_for_30_days_and_then_tried_once(lab, refusal):
+def test_refusal_of_the_account_is_remembered_for_30_days_and_then_tried_once(lab, refusal) -> None:
     """Ranked out of the next plans with the way to open it, not as a stockout; after 30 days one
     try, and it is remembered anew.
     """
@@ -70,7 +70,7 @@ def test_refusal_of_the_account_is_remembered_for_30_days_and_then_tried_once(la
     assert "north-a" in closed_rows(plan(lab))
 
 
-def test_quota_that_is_not_zero_is_no_closure(lab):
+def test_quota_that_is_not_zero_is_no_closure(lab) -> None:
     """A limit that others have used up may be free in an hour."""
     scopes = [Scope("alpha", "north")]
     lab.alpha.fail(
@@ -83,7 +83,7 @@ def test_quota_that_is_not_zero_is_no_closure(lab):
     assert closed_rows(plan(lab)) == {}
 
 
-def test_closure_holds_for_its_own_account_only(lab, monkeypatch):
+def test_closure_holds_for_its_own_account_only(lab, monkeypatch) -> None:
     """Another account of the same cloud is asked; the first one's refusal stays."""
     world = lab.world()
     closed_places.close(
@@ -94,7 +94,7 @@ def test_closure_holds_for_its_own_account_only(lab, monkeypatch):
         assert ("north-a" in {candidate.zone for candidate in plan(lab).candidates}) is open_there
 
 
-def test_place_that_begins_closed_is_refused_until_it_is_known_to_be_open(lab):
+def test_place_that_begins_closed_is_refused_until_it_is_known_to_be_open(lab) -> None:
     """A Local Zone comes in no plan, though the cheapest, until `gpus check` finds it enabled; and
     again after a check that finds it is not.
     """
@@ -109,7 +109,7 @@ def test_place_that_begins_closed_is_refused_until_it_is_known_to_be_open(lab):
     assert "north-a" in closed_rows(plan(lab))
 
 
-def test_live_plan_asks_the_cloud_which_places_are_enabled(tmp_path, monkeypatch):
+def test_live_plan_asks_the_cloud_which_places_are_enabled(tmp_path, monkeypatch) -> None:
     """In the live world the account itself says what it has enabled; where it does not answer, the
     place stays closed.
     """
@@ -122,7 +122,7 @@ def test_live_plan_asks_the_cloud_which_places_are_enabled(tmp_path, monkeypatch
     assert closed_rows(plan(lab)) == {}
 
 
-def test_where_nothing_else_is_acceptable_a_purchase_asks_closed_places_too(lab):
+def test_where_nothing_else_is_acceptable_a_purchase_asks_closed_places_too(lab) -> None:
     """A refused call costs nothing, and somebody may have opened it meanwhile; a machine that comes
     from there makes it known to be open.
     """

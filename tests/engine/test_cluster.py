@@ -23,7 +23,7 @@ def killed_create(lab, generation="g1", want=None):
     return lab.world()
 
 
-def test_killed_between_intent_and_call(lab):
+def test_killed_between_intent_and_call(lab) -> None:
     """Killed after the intent and before the call: the next run finds that nothing was made, and
     buys once.
     """
@@ -37,7 +37,7 @@ def test_killed_between_intent_and_call(lab):
     ] == ["failed", "made"]
 
 
-def test_b26_killed_between_call_and_answer(lab):
+def test_b26_killed_between_call_and_answer(lab) -> None:
     """Killed after the cloud acted and before the answer: the next run adopts that machine,
     relabelled, and buys nothing.
     """
@@ -50,14 +50,14 @@ def test_b26_killed_between_call_and_answer(lab):
     assert lab.said("adopted")
 
 
-def test_b27_a_machine_that_a_killed_run_made_is_told_with_its_price(lab):
+def test_b27_a_machine_that_a_killed_run_made_is_told_with_its_price(lab) -> None:
     """What the next run finds running is named, with what it costs per hour."""
     lab.alpha.fail("submit", Killed(), after=True)
     held = run(operations.create(killed_create(lab), wanted(), "g2"))
     assert lab.said(f"adopted {held.machines[0].name} (north-a, $10.00/h), made by an earlier run")
 
 
-def test_b26_killed_between_answer_and_state(lab):
+def test_b26_killed_between_answer_and_state(lab) -> None:
     """Killed when all was done but the state: the next run adopts, and delete then removes it under
     its new generation.
     """
@@ -74,7 +74,7 @@ def test_b26_killed_between_answer_and_state(lab):
     assert lab.alive == []
 
 
-def test_b26_same_paths_on_a_cloud_without_labels(lab):
+def test_b26_same_paths_on_a_cloud_without_labels(lab) -> None:
     """Where machines bear no mark, the journal alone prevents the second purchase."""
     lab.alpha.marked = False
     lab.alpha.fail("submit", Killed(), after=True)
@@ -85,7 +85,7 @@ def test_b26_same_paths_on_a_cloud_without_labels(lab):
     assert lab.alive == []
 
 
-def test_adopted_machine_survives_the_former_generation_delete(lab):
+def test_adopted_machine_survives_the_former_generation_delete(lab) -> None:
     """Delete touches only its own generation: what was adopted meanwhile stays."""
     world = lab.world()
     old = run(operations.create(world, wanted(), "g1"))
@@ -94,7 +94,7 @@ def test_adopted_machine_survives_the_former_generation_delete(lab):
     assert len(lab.alive) == 1
 
 
-def test_other_fingerprint_is_deleted_first(lab):
+def test_other_fingerprint_is_deleted_first(lab) -> None:
     """A machine of the same cluster that is not what is declared now is gone, confirmed, before
     anything is bought.
     """
@@ -105,7 +105,7 @@ def test_other_fingerprint_is_deleted_first(lab):
     assert first not in held.handles
 
 
-def test_other_fingerprint_that_cannot_be_deleted_is_the_end(lab):
+def test_other_fingerprint_that_cannot_be_deleted_is_the_end(lab) -> None:
     """Never both: if the former machine can't be deleted, nothing is bought."""
     run(operations.create(lab.world(), wanted(), "g1"))
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
@@ -114,7 +114,7 @@ def test_other_fingerprint_that_cannot_be_deleted_is_the_end(lab):
     assert lab.creates == len(lab.alive) == 1
 
 
-def test_one_too_many_is_deleted_at_adoption(lab):
+def test_one_too_many_is_deleted_at_adoption(lab) -> None:
     """Of several machines that would serve, the right number is kept and the rest deleted."""
     run(operations.create(lab.world(), wanted(), "g1"))
     twin = next(iter(lab.alpha.machines.values()))
@@ -128,7 +128,7 @@ def test_one_too_many_is_deleted_at_adoption(lab):
     assert [node.handle for node in lab.alive] == [twin.handle] == list(held.handles)
 
 
-def test_unsettled_order_of_an_earlier_run_stops_a_create(lab):
+def test_unsettled_order_of_an_earlier_run_stops_a_create(lab) -> None:
     """While an earlier order's outcome is unknown, a new create buys nothing."""
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
@@ -138,7 +138,7 @@ def test_unsettled_order_of_an_earlier_run_stops_a_create(lab):
     assert lab.creates == 1
 
 
-def test_unreachable_cloud_with_an_order_there_stops_a_create(lab):
+def test_unreachable_cloud_with_an_order_there_stops_a_create(lab) -> None:
     """A cloud that holds something of this cluster must answer before anything is bought elsewhere;
     any other may be silent.
     """
@@ -152,7 +152,7 @@ def test_unreachable_cloud_with_an_order_there_stops_a_create(lab):
     assert lab.creates == 1
 
 
-def test_b45_two_runs_at_once_make_one_cluster(lab):
+def test_b45_two_runs_at_once_make_one_cluster(lab) -> None:
     """While one run holds the cluster, another one is told so, with the process and since when."""
     world = lab.world()
     world.journal.take("rehearsal", "own", "train", "somebody", lab.clock.now())
@@ -169,7 +169,7 @@ def made(lab, want=None, **more):
     return world, run(operations.create(world, want or wanted(ask(**more)), "g1"))
 
 
-def test_b29_gone_is_none_and_blocks_the_place(lab):
+def test_b29_gone_is_none_and_blocks_the_place(lab) -> None:
     """All gone: no id any more, the place is left alone for a while, and the next create goes
     elsewhere.
     """
@@ -180,7 +180,7 @@ def test_b29_gone_is_none_and_blocks_the_place(lab):
     assert run(operations.create(world, wanted(), "g2")).zone == "north-b"
 
 
-def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
+def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab) -> None:
     """Taken back but still there: status preempted; update deletes it before it buys, under the
     same generation.
     """
@@ -193,7 +193,7 @@ def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab):
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
-def test_b29_unreachable_changes_nothing(lab):
+def test_b29_unreachable_changes_nothing(lab) -> None:
     """A provider that can't be reached is a warning: the record stays, but for the detail; nothing
     counts as gone.
     """
@@ -203,7 +203,7 @@ def test_b29_unreachable_changes_nothing(lab):
     assert lab.said("could not be asked")
 
 
-def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab):
+def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab) -> None:
     """Some nodes gone: degraded, with a reason; update releases the rest and gets the whole cluster
     in one place.
     """
@@ -217,7 +217,7 @@ def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab):
     assert after.generation == "g1"
 
 
-def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab):
+def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab) -> None:
     """If the rest of a degraded cluster can't be deleted, nothing is bought, and the reason says
     what it costs.
     """
@@ -230,7 +230,7 @@ def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab):
 
 
 @pytest.mark.parametrize("remains", [True, False])
-def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains):
+def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains) -> None:
     """After its own limit a cluster is shown as ended, and neither refresh nor update buys a new
     one.
     """
@@ -247,7 +247,7 @@ def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains):
     assert lab.alive == []
 
 
-def test_gone_before_its_limit_is_not_ended(lab):
+def test_gone_before_its_limit_is_not_ended(lab) -> None:
     """Gone long before the limit is a loss, not an end."""
     world, held = made(lab, ttl_s=36_000)
     lab.clock.advance(3600)
@@ -258,7 +258,7 @@ def test_gone_before_its_limit_is_not_ended(lab):
 # Update and reclaim
 
 
-def test_update_edits_in_place_what_the_adapter_can(lab):
+def test_update_edits_in_place_what_the_adapter_can(lab) -> None:
     """Labels and key are written on the machine; a time limit that the adapter can't edit is said
     to need a replacement.
     """
@@ -279,7 +279,7 @@ def test_update_edits_in_place_what_the_adapter_can(lab):
     assert lab.creates == 1
 
 
-def test_the_record_keeps_the_disk_that_was_bought(lab):
+def test_the_record_keeps_the_disk_that_was_bought(lab) -> None:
     """Another size declared since shrinks no disk, so the record says what the machine has."""
     world, held = made(lab, wanted(setup=Setup(disk_gib=200)))
     assert "200" == dict(held.applied)["disk_gib"]
@@ -294,7 +294,7 @@ def test_the_record_keeps_the_disk_that_was_bought(lab):
 
 
 @pytest.mark.parametrize("created", [1e300, float("inf"), float("nan"), -1.0, 10_000_000_000.0])
-def test_a_moment_of_creation_that_cannot_be_is_none(lab, created):
+def test_a_moment_of_creation_that_cannot_be_is_none(lab, created) -> None:
     """What a machine costs is counted from it: of one that is still to come, or no moment at all,
     it is counted from now.
     """
@@ -303,7 +303,7 @@ def test_a_moment_of_creation_that_cannot_be_is_none(lab, created):
     assert record.began([node, node._replace(created_at=950.0)], 1_000.0, 900.0) == 950.0
 
 
-def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab):
+def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab) -> None:
     """A mark without a generation is no other one's: what the record names is ended, not left as
     taken over.
     """
@@ -313,7 +313,7 @@ def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab):
     assert lab.alive == []
 
 
-def test_update_of_policy_makes_no_purchase(lab):
+def test_update_of_policy_makes_no_purchase(lab) -> None:
     """Another fallback or cap changes nothing that runs."""
     world, held = made(lab)
     after = run(
@@ -325,7 +325,7 @@ def test_update_of_policy_makes_no_purchase(lab):
     assert lab.creates == 1 and lab.alpha.updates == []
 
 
-def test_update_that_no_longer_satisfies_says_so(lab):
+def test_update_that_no_longer_satisfies_says_so(lab) -> None:
     """A placement that does not serve the declaration any more has to be replaced, and the message
     says it.
     """
@@ -334,7 +334,7 @@ def test_update_that_no_longer_satisfies_says_so(lab):
         run(operations.update(world, held, wanted(ask("A100-80GB"))))
 
 
-def test_update_settles_what_was_unsettled(lab):
+def test_update_settles_what_was_unsettled(lab) -> None:
     """An unsettled purchase is found by the next update and becomes the cluster, without a second
     call.
     """
@@ -348,7 +348,7 @@ def test_update_settles_what_was_unsettled(lab):
     assert lab.creates == len(lab.alive) == 1
 
 
-def test_update_buys_after_an_unsettled_order_made_nothing(lab):
+def test_update_buys_after_an_unsettled_order_made_nothing(lab) -> None:
     """Once it is certain that nothing was made, update places the cluster under the same id."""
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"))
@@ -358,7 +358,7 @@ def test_update_buys_after_an_unsettled_order_made_nothing(lab):
     assert after.status == "running" and after.generation == "g1" and len(lab.alive) == 1
 
 
-def test_made_but_not_looked_at_is_verified_later(lab):
+def test_made_but_not_looked_at_is_verified_later(lab) -> None:
     """A machine that could not be looked at after it was made stays in state with a reason, and the
     next update verifies it.
     """
@@ -371,7 +371,7 @@ def test_made_but_not_looked_at_is_verified_later(lab):
     assert lab.creates == len(lab.alive) == 1
 
 
-def test_half_made_leftover_is_deleted_by_update_first(lab):
+def test_half_made_leftover_is_deleted_by_update_first(lab) -> None:
     """What could not be deleted before is deleted, confirmed, before update buys."""
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=7)

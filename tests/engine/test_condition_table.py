@@ -78,7 +78,7 @@ def observed(*statuses, kind="machine", **more):
     return Observation(nodes=nodes, **more)
 
 
-def test_every_condition_has_exactly_one_row():
+def test_every_condition_has_exactly_one_row() -> None:
     assert list(STEPS) == list(Condition)
 
 
@@ -97,12 +97,12 @@ def test_every_condition_has_exactly_one_row():
         (GONE, C.GONE),
     ],
 )
-def test_one_machine_gives_its_cluster_the_condition(status, condition):
+def test_one_machine_gives_its_cluster_the_condition(status, condition) -> None:
     assert classify(record(), observed(status), 0.0).condition is condition
 
 
 @pytest.mark.parametrize("status", [STOPPED, STOPPING, PREEMPTED, ENDED, FAILED])
-def test_machine_stopped_by_declaration_is_stopped_whatever_its_cloud_calls_it(status):
+def test_machine_stopped_by_declaration_is_stopped_whatever_its_cloud_calls_it(status) -> None:
     after = classify(record(applied=HELD_STOPPED), observed(status), 0.0)
     assert after.condition is C.STOPPED
 
@@ -125,12 +125,12 @@ def test_machine_stopped_by_declaration_is_stopped_whatever_its_cloud_calls_it(s
         ((GONE, STOPPED), "machine", C.HALTED),
     ],
 )
-def test_several_machines_give_one_condition(statuses, kind, condition):
+def test_several_machines_give_one_condition(statuses, kind, condition) -> None:
     given = record(len(statuses), kind)
     assert classify(given, observed(*statuses, kind=kind), 0.0).condition is condition
 
 
-def test_what_was_bought_and_changed_is_drift_and_a_changed_service_is_outdated():
+def test_what_was_bought_and_changed_is_drift_and_a_changed_service_is_outdated() -> None:
     smaller = Observation(nodes=(node(RUNNING)._replace(gpu_count=4),))
     assert classify(record(), smaller, 0.0).condition is C.DRIFTED
     other = Observation(nodes=(node(RUNNING, kind="service", drift="region is any"),))
@@ -138,7 +138,7 @@ def test_what_was_bought_and_changed_is_drift_and_a_changed_service_is_outdated(
 
 
 @pytest.mark.parametrize("status", [PREEMPTED, FAILED, STOPPING, GONE])
-def test_lost_cluster_that_an_interrupted_run_placed_anew_has_moved(status):
+def test_lost_cluster_that_an_interrupted_run_placed_anew_has_moved(status) -> None:
     """Its record stands at the new machine; what remains of the previous one must go."""
     there = node(RUNNING, 7)._replace(zone="r-b")
     after = classify(record(), observed(status, extra=(there,)), 0.0)
@@ -148,14 +148,14 @@ def test_lost_cluster_that_an_interrupted_run_placed_anew_has_moved(status):
 
 
 @pytest.mark.parametrize("status", [RUNNING, QUEUED, STOPPED, ENDED])
-def test_cluster_that_is_not_lost_stays_and_the_other_machine_is_an_orphan(status):
+def test_cluster_that_is_not_lost_stays_and_the_other_machine_is_an_orphan(status) -> None:
     there = node(RUNNING, 7)._replace(zone="r-b")
     after = classify(record(), observed(status, extra=(there,)), 0.0)
     assert after.condition is not C.MOVED and after.record.zone == "r-a"
     assert after.orphans == (there,)
 
 
-def test_record_that_names_nothing_keeps_its_condition_until_an_update_settles_it():
+def test_record_that_names_nothing_keeps_its_condition_until_an_update_settles_it() -> None:
     empty = Observation(complete=False)
     found = [
         classify(record(handles=(), status=status), empty, 0.0).condition
@@ -186,7 +186,7 @@ def _observations():
         )
 
 
-def test_every_observation_has_a_condition_and_its_record_shows_it():
+def test_every_observation_has_a_condition_and_its_record_shows_it() -> None:
     """Whatever is observed, one row follows; the record of it shows the same condition later, to a
     preview. Nothing of what must go is forgotten.
     """
@@ -205,7 +205,7 @@ def test_every_observation_has_a_condition_and_its_record_shows_it():
     assert found == set(Condition) - {C.DRIFTED, C.OUTDATED}
 
 
-def test_preview_has_words_for_each_condition_that_a_record_shows():
+def test_preview_has_words_for_each_condition_that_a_record_shows() -> None:
     """Also where a price is not known, of each kind and policy."""
     for condition, step in STEPS.items():
         for kind, policy, new, now in product(
@@ -220,7 +220,7 @@ def test_preview_has_words_for_each_condition_that_a_record_shows():
 
 @pytest.mark.parametrize("stops", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_diff_replaces_only_what_was_taken_back_or_no_longer_serves(policy, stops):
+def test_diff_replaces_only_what_was_taken_back_or_no_longer_serves(policy, stops) -> None:
     changed = record(bought=(("gpu_count", 8),), gpu_count=4, detail="gpu_count: 8 -> 4")
 
     def replaces(condition, given, serves):
@@ -233,6 +233,6 @@ def test_diff_replaces_only_what_was_taken_back_or_no_longer_serves(policy, stop
     assert not [condition for condition in rest if replaces(condition, record(), False)]
 
 
-def test_docs_hold_the_table():
+def test_docs_hold_the_table() -> None:
     """`docs/reference/edits.md` has what `steps.as_markdown()` prints."""
     assert as_markdown() in DOCS.read_text(encoding="utf-8")

@@ -45,7 +45,7 @@ AWS = [
 class Walk:
     """One world of both rehearsal clouds, with everything it reported."""
 
-    def __init__(self, **spec):
+    def __init__(self, **spec) -> None:
         self.store = open_store()
         for provider in ("gcp", "aws"):
             for step in ("create", "stockout", "delete", "preempt"):
@@ -99,7 +99,7 @@ def machines():
     return state(open_store())["machines"]
 
 
-def test_sold_out_on_one_cloud_lands_on_the_next(walk):
+def test_sold_out_on_one_cloud_lands_on_the_next(walk) -> None:
     """Google has none: one call tells so, and the next attempt is EC2, within the same run; delete
     leaves neither machine nor helper.
     """
@@ -129,7 +129,7 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk):
     )
 
 
-def test_b21_a_vcpu_limit_costs_one_call_a_region(walk):
+def test_b21_a_vcpu_limit_costs_one_call_a_region(walk) -> None:
     """No vCPUs in us-east-1: one fleet for the whole region, then the next region; the limit is
     named.
     """
@@ -143,7 +143,7 @@ def test_b21_a_vcpu_limit_costs_one_call_a_region(walk):
     )
 
 
-def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk):
+def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk) -> None:
     """The fleet's answer is lost after the work: found by its token; one creating call, one
     machine.
     """
@@ -153,7 +153,7 @@ def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk):
     assert ("running", 1, 1) == (held.status, w.calls("ec2.CreateFleet"), len(machines()))
 
 
-def test_b29_a_preempted_machine_is_placed_anew(walk):
+def test_b29_a_preempted_machine_is_placed_anew(walk) -> None:
     """Taken back by EC2: the next read says that it is gone, its place is left alone, and the next
     create takes the next one.
     """
@@ -169,7 +169,7 @@ def test_b29_a_preempted_machine_is_placed_anew(walk):
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
-def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider):
+def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
     """One of two Spot machines is taken back: another one in the same zone, at EC2 in the placement
     group of the rest; delete leaves nothing.
     """
@@ -213,7 +213,7 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider):
     assert [] == machines()
 
 
-def test_labels_are_edited_in_place(walk):
+def test_labels_are_edited_in_place(walk) -> None:
     """A change of labels is tags on the same machine."""
     w = walk(regions=("us-east-1",))
     held = w.create()
@@ -222,7 +222,7 @@ def test_labels_are_edited_in_place(walk):
     assert held.handles == after.handles and "x" == machines()[0]["labels"]["team"]
 
 
-def test_all_clouds_sold_out_is_one_line_per_attempt(walk):
+def test_all_clouds_sold_out_is_one_line_per_attempt(walk) -> None:
     """Nothing anywhere: every attempt is listed with its cloud and code, and nothing is left."""
     w = walk()
     w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)

@@ -23,7 +23,7 @@ def lab(tmp_path, monkeypatch):
         world.close()
 
 
-def edit(lab, handle, **now):
+def edit(lab, handle, **now) -> None:
     lab.alpha.machines[handle] = lab.alpha.machines[handle]._replace(**now)
 
 
@@ -54,7 +54,7 @@ ONE = {"gpu_count": 1, "machine_type": "a3-highgpu-1g"}
         ),
     ],
 )
-def test_what_was_edited_is_named_and_nothing_else(lab, now, said):
+def test_what_was_edited_is_named_and_nothing_else(lab, now, said) -> None:
     """Each property that differs is told with both values, and the record has what is there now."""
     _, held, seen = edited(lab, **now)
     assert (seen.status, seen.reasons, seen.detail) == ("running", (), f"{said}, changed at alpha")
@@ -65,7 +65,7 @@ def test_what_was_edited_is_named_and_nothing_else(lab, now, said):
     assert lab.said(said)
 
 
-def test_an_unreachable_cloud_is_no_drift(lab):
+def test_an_unreachable_cloud_is_no_drift(lab) -> None:
     """What cannot be looked at is as it was."""
     world, held, _ = edited(lab, **ONE)
     lab.alpha.fail("observe", Transient("503", provider="alpha"), times=99)
@@ -73,7 +73,7 @@ def test_an_unreachable_cloud_is_no_drift(lab):
     assert (seen.bought, seen.gpu_count) == ((), 8)
 
 
-def test_the_price_is_of_what_is_there_now(lab):
+def test_the_price_is_of_what_is_there_now(lab) -> None:
     """Another shape costs what the market asks for it, an unlisted one is of unknown price, and
     edited back it costs what it did.
     """
@@ -86,7 +86,7 @@ def test_the_price_is_of_what_is_there_now(lab):
     assert back == held._replace(machines=back.machines)
 
 
-def test_a_machine_that_no_longer_serves_is_replaced(lab):
+def test_a_machine_that_no_longer_serves_is_replaced(lab) -> None:
     """One machine exists afterwards, as declared, in a place that the edit has not barred."""
     world, held, seen = edited(lab, **ONE)
     after = run(operations.update(world, seen, wanted()))
@@ -99,14 +99,14 @@ def test_a_machine_that_no_longer_serves_is_replaced(lab):
     assert [node.handle for node in lab.alive] == list(after.handles) != list(held.handles)
 
 
-def test_an_update_finds_it_by_itself(lab):
+def test_an_update_finds_it_by_itself(lab) -> None:
     """An update without a look before it acts on the edit too."""
     world, held, _ = edited(lab, **ONE)
     after = run(operations.update(world, held, wanted()))
     assert after.gpu_count == 8 and after.handles != held.handles
 
 
-def test_a_machine_that_serves_as_it_is_now_is_kept(lab):
+def test_a_machine_that_serves_as_it_is_now_is_kept(lab) -> None:
     """Another machine type with the GPUs that are declared: kept, at its own price, and no drift
     any more.
     """
@@ -122,14 +122,14 @@ def test_a_machine_that_serves_as_it_is_now_is_kept(lab):
     assert run(operations.read(world, after)) == after._replace(machines=tuple(lab.alive))
 
 
-def test_a_declaration_that_asks_for_what_is_there_keeps_it(lab):
+def test_a_declaration_that_asks_for_what_is_there_keeps_it(lab) -> None:
     """The declaration was changed to what the edit made of it."""
     world, held, seen = edited(lab, gpu_type="A100-80GB", machine_type="a2-ultragpu-8g")
     after = run(operations.update(world, seen, wanted(ask("A100-80GB"))))
     assert (after.handles, after.gpu_type, after.bought) == (held.handles, "A100-80GB", ())
 
 
-def test_on_loss_report_only_tells(lab):
+def test_on_loss_report_only_tells(lab) -> None:
     """It stays, and goes on being told."""
     want = wanted(setup=Setup(on_loss="report"))
     world, held, seen = edited(lab, want, **ONE)
@@ -139,7 +139,7 @@ def test_on_loss_report_only_tells(lab):
     assert lab.creates == 1
 
 
-def test_one_of_several_is_lost_to_its_cluster(lab):
+def test_one_of_several_is_lost_to_its_cluster(lab) -> None:
     """Some of several were edited: the others go on, the edited one is replaced beside them, as a
     lost one is.
     """
@@ -160,7 +160,7 @@ def test_one_of_several_is_lost_to_its_cluster(lab):
 
 
 @pytest.mark.parametrize("how", [{"gpu_count": 4}, {"gpu_count": 4, "gone": True}])
-def test_all_of_several_that_differ_unlike_are_placed_anew(lab, how):
+def test_all_of_several_that_differ_unlike_are_placed_anew(lab, how) -> None:
     """None of several is as it was bought: the whole is placed anew, once."""
     want = wanted(ask(nodes=2))
     world = lab.world()
@@ -183,7 +183,7 @@ def test_all_of_several_that_differ_unlike_are_placed_anew(lab, how):
     )
 
 
-def test_a_machine_edited_while_it_is_stopped_stays_stopped(lab):
+def test_a_machine_edited_while_it_is_stopped_stays_stopped(lab) -> None:
     """The look tells what it is now, and nothing is done about it while it is to stay stopped."""
     off = wanted(setup=Setup(state="stopped"))
     world = lab.world()
@@ -196,7 +196,7 @@ def test_a_machine_edited_while_it_is_stopped_stays_stopped(lab):
     assert (still.status, still.handles) == ("stopped", held.handles)
 
 
-def test_an_edit_that_cannot_be_deleted_is_kept_with_its_cost(lab):
+def test_an_edit_that_cannot_be_deleted_is_kept_with_its_cost(lab) -> None:
     """The edited machine could not be released: nothing is bought, and the record says what costs
     money.
     """

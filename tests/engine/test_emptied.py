@@ -27,7 +27,7 @@ def emptied_cluster(lab, want):
     return world, held, raised.value
 
 
-def test_the_error_and_the_record_say_that_nothing_runs(lab):
+def test_the_error_and_the_record_say_that_nothing_runs(lab) -> None:
     """Named with place and shape, not billed, with every attempt; nothing exists."""
     _, held, error = emptied_cluster(lab, wanted(ask(nodes=2)))
     first, second = str(error).splitlines()[:2]
@@ -52,7 +52,7 @@ def test_the_error_and_the_record_say_that_nothing_runs(lab):
     assert lab.alive == []
 
 
-def test_a_look_drops_it_and_an_update_tries_again(lab):
+def test_a_look_drops_it_and_an_update_tries_again(lab) -> None:
     """A refresh finds nothing to keep; an update without one buys as soon as there is room; a
     delete has nothing to do.
     """
@@ -69,7 +69,7 @@ def test_a_look_drops_it_and_an_update_tries_again(lab):
     "error",
     [OutcomeUnknown("lost", provider="alpha"), HalfMade("half", provider="alpha"), Busy("busy")],
 )
-def test_what_is_not_certain_is_not_called_nothing(lab, error):
+def test_what_is_not_certain_is_not_called_nothing(lab, error) -> None:
     """While something of the new one may exist, the error stays what it is."""
     held = run(operations.create(lab.world(), wanted(), "g1"))
     assert emptied(held, wanted(), "g2", error) is error
@@ -79,7 +79,7 @@ def test_what_is_not_certain_is_not_called_nothing(lab, error):
     "error",
     [AllFailed("none"), NotConfigured("no key", provider="alpha"), GpusError("above max_spend")],
 )
-def test_whatever_refused_the_purchase_the_previous_machine_is_named(lab, error):
+def test_whatever_refused_the_purchase_the_previous_machine_is_named(lab, error) -> None:
     """No place, no credentials, no budget: the reason follows the statement."""
     held = run(operations.create(lab.world(), wanted(), "g1"))
     made = emptied(held, wanted(), "g2", error)

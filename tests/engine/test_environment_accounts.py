@@ -81,7 +81,7 @@ def opened(profiles):
 
 def test_what_a_profile_of_the_environment_bought_is_found_under_another(
     opened, monkeypatch, profiles
-):
+) -> None:
     """Bought with AWS_PROFILE=work; a run with AWS_PROFILE=home still reads and deletes it in
     work's account. Nothing secret stands in the record.
     """
@@ -102,7 +102,7 @@ def test_what_a_profile_of_the_environment_bought_is_found_under_another(
     assert [] == profiles.left()[0]
 
 
-def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch):
+def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch) -> None:
     """With both in the environment the keys are used, so the profile would lead elsewhere: it is
     not kept, and the same run finds it again.
     """
@@ -114,7 +114,7 @@ def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch):
     assert "running" == run(operations.read(opened(), held)).status
 
 
-def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles):
+def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles) -> None:
     """Bought with keys of the environment: other keys are refused by the account's number, and
     delete nothing; new keys of the account will do.
     """
@@ -145,7 +145,7 @@ def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles):
     assert "account 111111111111" in said("aws", held.account)
 
 
-def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, profiles):
+def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, profiles) -> None:
     """Whose account it is cannot be asked with them: the way out is named, and no creating call is
     made.
     """
@@ -156,7 +156,7 @@ def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, 
     assert "hidden-value" not in str(caught.value) and 0 == profiles.count("CreateFleet")
 
 
-def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeypatch):
+def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeypatch) -> None:
     """Whose account it is cannot be asked any more: what is held stays as it was told, with a
     warning.
     """
@@ -172,7 +172,7 @@ def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeyp
     assert any(severity == "warning" and "ExpiredToken" in text for severity, text in lines)
 
 
-def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch):
+def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch) -> None:
     """The account is a fingerprint; another key is refused, no key is missing, and a changed key of
     the same account is known by an order it sees.
     """

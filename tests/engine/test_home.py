@@ -34,7 +34,7 @@ def unusable(request, tmp_path, monkeypatch):
     return chosen
 
 
-def test_a_home_that_cannot_be_used_is_one_line(unusable):
+def test_a_home_that_cannot_be_used_is_one_line(unusable) -> None:
     """Wanted, found, what to do, on one line; for whoever only looks it is an OSError."""
     with pytest.raises(errors.NoHome) as caught:
         home()
@@ -45,7 +45,7 @@ def test_a_home_that_cannot_be_used_is_one_line(unusable):
     ) and text.endswith(WORDS)
 
 
-def test_a_preview_goes_on_with_one_line(unusable):
+def test_a_preview_goes_on_with_one_line(unusable) -> None:
     """The plan of the bundled catalog is there, with one line about the folder however many things
     are missing for it.
     """
@@ -54,7 +54,7 @@ def test_a_preview_goes_on_with_one_line(unusable):
     assert 1 == sum(WORDS in line for line in plan.warnings), plan.warnings
 
 
-def test_an_up_refuses_before_any_call(unusable):
+def test_an_up_refuses_before_any_call(unusable) -> None:
     """Nothing is bought that cannot be written down first: one line, and no cloud was called."""
     lab = Lab()
     with pytest.raises(errors.GpusError) as caught:
@@ -77,7 +77,7 @@ sys.exit(main(sys.argv[1:]))
     [(("plan", "L4:1"), 0), (("run", "L4:1", "--", "true"), 2), (("rehearse",), 2)],
     ids=["plan", "run", "rehearse"],
 )
-def test_a_disk_without_room_is_a_line_and_nothing_is_bought(tmp_path, words, code):
+def test_a_disk_without_room_is_a_line_and_nothing_is_bought(tmp_path, words, code) -> None:
     """No byte can be written: the plan is there all the same, what buys ends with what to do; never
     a traceback.
     """
@@ -96,7 +96,7 @@ def test_a_disk_without_room_is_a_line_and_nothing_is_bought(tmp_path, words, co
     assert "acquired" not in said
 
 
-def test_the_commands_say_what_to_do(tmp_path):
+def test_the_commands_say_what_to_do(tmp_path) -> None:
     """Each command that needs the folder ends with the one line."""
     (tmp_path / "file").write_text("")
     for words in (

@@ -58,7 +58,7 @@ def gpus(hung, folder, *words, limit_s=LIMIT_S, **more):
     return done, time.monotonic() - began
 
 
-def test_offers_with_a_server_that_hangs(hung, tmp_path):
+def test_offers_with_a_server_that_hangs(hung, tmp_path) -> None:
     """`gpus offers`: one table over the others, one line about it, and an end soon after the
     deadline though its call still waits.
     """
@@ -71,7 +71,7 @@ def test_offers_with_a_server_that_hangs(hung, tmp_path):
     assert LIMIT_S <= took < LIMIT_S + 25
 
 
-def test_a_plan_with_a_server_that_hangs(hung, tmp_path):
+def test_a_plan_with_a_server_that_hangs(hung, tmp_path) -> None:
     """`gpus plan`: the line stands among its warnings, and what would help is still told."""
     # Long enough for the others' clients to be imported on a busy machine: what they lack is told
     # too.
@@ -97,7 +97,7 @@ def test_a_plan_with_a_server_that_hangs(hung, tmp_path):
         ("release", "box", "--world", "live"),
     ],
 )
-def test_a_search_of_a_server_that_hangs(hung, tmp_path, words):
+def test_a_search_of_a_server_that_hangs(hung, tmp_path, words) -> None:
     """What it has is called not known, and the process ends with the deadline though its call would
     wait for half a minute more.
     """

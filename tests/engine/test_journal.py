@@ -30,7 +30,7 @@ ORDER = Order(
 )
 
 
-def test_order_and_ticket_come_back_as_they_were(tmp_path):
+def test_order_and_ticket_come_back_as_they_were(tmp_path) -> None:
     """An order and its ticket read from the journal by another process equal what was written."""
     journal = Journal(tmp_path / "journal.db")
     journal.intend("rehearsal", ORDER, 1.0)
@@ -53,7 +53,7 @@ def test_order_and_ticket_come_back_as_they_were(tmp_path):
     assert entry.micro_usd == 20_000_000
 
 
-def test_every_commit_is_on_the_disk(tmp_path):
+def test_every_commit_is_on_the_disk(tmp_path) -> None:
     """The file is in WAL mode with full synchronisation, readable by its owner alone."""
     journal = Journal(tmp_path / "journal.db")
     journal.intend("rehearsal", ORDER, 1.0)
@@ -63,7 +63,7 @@ def test_every_commit_is_on_the_disk(tmp_path):
     assert (tmp_path / "journal.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_same_token_is_never_written_twice(tmp_path):
+def test_same_token_is_never_written_twice(tmp_path) -> None:
     """A token names one order: a second intent with it is refused."""
     journal = Journal(tmp_path / "journal.db")
     journal.intend("rehearsal", ORDER, 1.0)
@@ -71,7 +71,7 @@ def test_same_token_is_never_written_twice(tmp_path):
         journal.intend("rehearsal", ORDER, 1.0)
 
 
-def test_broken_journal_refuses_to_buy_and_only_warns_a_plan(lab, tmp_path):
+def test_broken_journal_refuses_to_buy_and_only_warns_a_plan(lab, tmp_path) -> None:
     """A corrupt journal is a clear error before any purchase, and a warning in a plan."""
     (tmp_path / "journal.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(
@@ -83,7 +83,7 @@ def test_broken_journal_refuses_to_buy_and_only_warns_a_plan(lab, tmp_path):
     assert blocks == () and "not known" in warnings[0]
 
 
-def test_newer_journal_is_left_alone(tmp_path):
+def test_newer_journal_is_left_alone(tmp_path) -> None:
     """A journal of a newer version is not written to."""
     db = sqlite3.connect(tmp_path / "journal.db")
     db.execute("PRAGMA user_version=99")
@@ -92,7 +92,7 @@ def test_newer_journal_is_left_alone(tmp_path):
         Journal(tmp_path / "journal.db").intend("rehearsal", ORDER, 1.0)
 
 
-def test_lease_is_for_one_holder_and_again_only_by_its_token(tmp_path):
+def test_lease_is_for_one_holder_and_again_only_by_its_token(tmp_path) -> None:
     """One holder at a time; the same token may take it again; another one of this very process may
     not.
     """
@@ -109,7 +109,7 @@ def test_lease_is_for_one_holder_and_again_only_by_its_token(tmp_path):
     journal.take("rehearsal", "own", "train", "you", 0.0)
 
 
-def test_lease_of_a_killed_process_is_taken_over(tmp_path):
+def test_lease_of_a_killed_process_is_taken_over(tmp_path) -> None:
     """A process that was killed with -9 while it held a lease does not hold it any more."""
     code = (
         "import sys, time; from pathlib import Path; from providers.engine.journal.journal import"
@@ -131,7 +131,7 @@ def test_lease_of_a_killed_process_is_taken_over(tmp_path):
     child.stdout.close()
 
 
-def test_process_id_used_again_is_another_process():
+def test_process_id_used_again_is_another_process() -> None:
     """A process is its id and when it started, in this boot: an id used again, or another boot, is
     not it.
     """
@@ -141,14 +141,14 @@ def test_process_id_used_again_is_another_process():
     assert not process.alive(me._replace(boot="another"))
 
 
-def test_lease_waits_for_an_abandoned_run_to_clean_up(lab):
+def test_lease_waits_for_an_abandoned_run_to_clean_up(lab) -> None:
     """A delete waits for the process that is still cleaning up, instead of failing at once."""
     world = lab.world()
     held = run(operations.create(world, wanted(), "g1"))
     world.journal.take("rehearsal", "own", "train", "cleaner", lab.clock.now())
     real = lab.clock.sleep
 
-    async def sleep(seconds):
+    async def sleep(seconds) -> None:
         await real(seconds)
         if lab.clock.slept > 30:
             world.journal.drop("rehearsal", "own", "train", "cleaner")
@@ -158,7 +158,7 @@ def test_lease_waits_for_an_abandoned_run_to_clean_up(lab):
     assert lab.alive == []
 
 
-def test_launches_keep_their_price_over_generations(lab):
+def test_launches_keep_their_price_over_generations(lab) -> None:
     """Each placement is kept with its price and its times, so that what was spent can be told
     later.
     """
@@ -173,7 +173,7 @@ def test_launches_keep_their_price_over_generations(lab):
     assert record.ClusterRecord.from_dict(second.record).generation == "g1"
 
 
-def test_quota_block_is_remembered_and_account_refusals_are_not(lab):
+def test_quota_block_is_remembered_and_account_refusals_are_not(lab) -> None:
     """A quota is remembered for an hour; refused keys only for the run, since the user mends them."""
     world = lab.world()
     lab.alpha.fail("submit", errors.BadCredentials("no", provider="alpha"))
@@ -192,7 +192,7 @@ def test_quota_block_is_remembered_and_account_refusals_are_not(lab):
 
 
 @pytest.mark.parametrize("home", ["/proc/nope", "/dev/null/x"])
-def test_a_home_that_cannot_be_written_is_one_line(monkeypatch, home):
+def test_a_home_that_cannot_be_written_is_one_line(monkeypatch, home) -> None:
     """A rehearsal without a usable state folder ends with one line that names GPUS_HOME."""
     monkeypatch.setenv("GPUS_HOME", home)
     world = open_world("rehearsal")
@@ -203,7 +203,7 @@ def test_a_home_that_cannot_be_written_is_one_line(monkeypatch, home):
     world.close()
 
 
-def test_a_broken_rehearsal_is_one_line(tmp_path, monkeypatch):
+def test_a_broken_rehearsal_is_one_line(tmp_path, monkeypatch) -> None:
     """A rehearsal.db that is none is told with its path and what to do."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     (tmp_path / "rehearsal.db").write_bytes(b"garbage" * 1000)
@@ -217,7 +217,7 @@ def test_a_broken_rehearsal_is_one_line(tmp_path, monkeypatch):
     world.close()
 
 
-def test_what_another_owner_stopped_and_kept_is_still_named(lab):
+def test_what_another_owner_stopped_and_kept_is_still_named(lab) -> None:
     """A stack whose state was lost is told of what its earlier owner has, stopped machines too,
     until they are gone.
     """

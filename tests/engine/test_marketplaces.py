@@ -28,7 +28,7 @@ def world(lab):
     return lab.world()
 
 
-def test_a_create_asks_no_stranger_that_nobody_named(lab, world):
+def test_a_create_asks_no_stranger_that_nobody_named(lab, world) -> None:
     """Everybody else is sold out: the run ends, and not one call went to the marketplace."""
     lab.none_at_alpha()
     with pytest.raises(errors.AllFailed, match="marketplace"):
@@ -37,13 +37,13 @@ def test_a_create_asks_no_stranger_that_nobody_named(lab, world):
 
 
 @pytest.mark.parametrize("more", ALLOWED, ids=str)
-def test_a_create_buys_from_a_stranger_where_that_is_asked_for(lab, world, more):
+def test_a_create_buys_from_a_stranger_where_that_is_asked_for(lab, world, more) -> None:
     """Its name, or `marketplaces: true`, is all it takes."""
     lab.none_at_alpha()
     assert "beta" == run(operations.create(world, wanted(ask(**more)), "g1")).provider
 
 
-def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world):
+def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world) -> None:
     """After a preemption with no room elsewhere, an update (and so a watch's round) ends with
     nothing rather than at a stranger's.
     """
@@ -55,7 +55,7 @@ def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world):
     assert 0 == lab.beta.calls["submit"]
 
 
-def test_a_reclaim_does_not_move_to_a_stranger(lab, world):
+def test_a_reclaim_does_not_move_to_a_stranger(lab, world) -> None:
     """The preferred choice is a stranger's alone: the fallback runs on."""
     lab.none_at_alpha()
     lab.alpha.stock["north-a", "spot"] = 1
@@ -66,7 +66,7 @@ def test_a_reclaim_does_not_move_to_a_stranger(lab, world):
     assert after.handles == held.handles and 0 == lab.beta.calls["submit"]
 
 
-def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, world):
+def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, world) -> None:
     """What runs at a marketplace stays when the declaration no longer allows one: an update buys
     and deletes nothing.
     """
@@ -81,7 +81,7 @@ def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, w
 
 
 @pytest.mark.parametrize("rank", ["price_by_choice", "preference"])
-def test_a_reclaim_within_one_choice_moves_nothing(lab, rank):
+def test_a_reclaim_within_one_choice_moves_nothing(lab, rank) -> None:
     """H100s at beta, and cheaper ones at alpha meanwhile: a reclaim leaves what runs, since it is
     of the first choice already.
     """

@@ -38,7 +38,7 @@ SERVICE = {
 
 
 class Rig:
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = open_store()
         self.said = []
         self.world = open_world(
@@ -80,7 +80,7 @@ def rig(tmp_path, monkeypatch):
     made.world.close()
 
 
-def test_a_finished_job_is_done_and_never_bought_again(rig):
+def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     """It ends, is read as ended for ever, an update leaves it, another run of the program with the
     same spec adopts it; delete leaves nothing.
     """
@@ -104,7 +104,7 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     assert [] == rig.live()
 
 
-def test_a_failed_job_stays_failed(rig):
+def test_a_failed_job_stays_failed(rig) -> None:
     """A command that fails is told once, with its exit code, and bought no second time; not even
     when Modal forgets the app.
     """
@@ -120,7 +120,7 @@ def test_a_failed_job_stays_failed(rig):
     assert "failed" == rig.read(held).status and 1 == rig.sent("FunctionMap")
 
 
-def test_a_job_that_is_over_at_the_first_look_was_had(rig):
+def test_a_job_that_is_over_at_the_first_look_was_had(rig) -> None:
     """A job shorter than the first poll counts as had: nothing is deleted and nothing bought twice."""
     rig.store.set_latency("modal", "job", 0.1)
     rig.store.set_latency("modal", "create", 0.1)
@@ -130,7 +130,7 @@ def test_a_job_that_is_over_at_the_first_look_was_had(rig):
     ]
 
 
-def test_a_running_job_that_is_gone_is_told(rig):
+def test_a_running_job_that_is_gone_is_told(rig) -> None:
     """An app that somebody stopped while its job ran is gone: the next `up` makes a new one."""
     held = rig.create(rig.wanted(JOB))
     asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, held.handles[0]))
@@ -138,7 +138,7 @@ def test_a_running_job_that_is_gone_is_told(rig):
     assert rig.read(held) is None
 
 
-def test_another_run_is_another_job(rig):
+def test_another_run_is_another_job(rig) -> None:
     """A bump of `run` is another fingerprint: what the earlier run left is deleted first, then a
     new job is started.
     """
@@ -148,14 +148,14 @@ def test_another_run_is_another_job(rig):
 
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after"])
-def test_a_lost_start_is_one_job(rig, fault):
+def test_a_lost_start_is_one_job(rig, fault) -> None:
     """Modal started it and the answer was lost: the engine finds that one."""
     rig.store.add_fault("modal", "FunctionMap", fault)
     held = rig.create(rig.wanted(JOB))
     assert ("running", 1, 1) == (held.status, rig.sent("FunctionMap"), len(rig.live()))
 
 
-def test_a_start_that_never_arrived_is_sent_again(rig):
+def test_a_start_that_never_arrived_is_sent_again(rig) -> None:
     """No answer and nothing made: once that is certain it is asked for again, in the same app, and
     there is one job.
     """
@@ -166,7 +166,7 @@ def test_a_start_that_never_arrived_is_sent_again(rig):
 
 
 @pytest.mark.parametrize("spec", [JOB, SERVICE], ids=["job", "service"])
-def test_a_queue_that_never_moves_leaves_nothing(rig, spec):
+def test_a_queue_that_never_moves_leaves_nothing(rig, spec) -> None:
     """Modal starts nothing: one line, one attempt for the whole list, and no app is left."""
     rig.store.set_stock("modal", "", "", "", 0)
     until = moment(rig.world.clock.now() + 120)
@@ -183,7 +183,7 @@ def test_a_queue_that_never_moves_leaves_nothing(rig, spec):
 
 
 @pytest.mark.parametrize("spec", [JOB, SERVICE], ids=["job", "service"])
-def test_b46_destroy_waits_until_no_container_is_listed(rig, spec):
+def test_b46_destroy_waits_until_no_container_is_listed(rig, spec) -> None:
     """The stop is accepted at once; destroy is done when the container is off the list, within its
     bounded wait.
     """
@@ -194,7 +194,7 @@ def test_b46_destroy_waits_until_no_container_is_listed(rig, spec):
     assert 90 <= rig.store.now() - begun < 600 and [] == rig.live()
 
 
-def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig):
+def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig) -> None:
     """A container that stays listed for days: destroy ends with what may still cost money, and can
     be run again.
     """
@@ -208,7 +208,7 @@ def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig):
     rig.run(operations.delete(rig.world, held))
 
 
-def test_a_service_is_updated_in_place_at_its_new_price(rig):
+def test_a_service_is_updated_in_place_at_its_new_price(rig) -> None:
     """More containers: the same app is deployed anew once, and the price is that of the new bounds;
     nothing else changes.
     """
@@ -229,7 +229,7 @@ def test_a_service_is_updated_in_place_at_its_new_price(rig):
     assert (3, ()) == (rig.sent("AppPublish"), public.reasons)
 
 
-def test_a_drifted_service_is_told_and_deployed_anew(rig):
+def test_a_drifted_service_is_told_and_deployed_anew(rig) -> None:
     """Somebody raised the floor at Modal: the read names it as still to be done, the next update
     deploys the declaration, in place.
     """
@@ -241,7 +241,7 @@ def test_a_drifted_service_is_told_and_deployed_anew(rig):
     assert ((), held.handles, ()) == (after.reasons, after.handles, rig.read(after).reasons)
 
 
-def test_one_walk_takes_the_whole_list(rig):
+def test_one_walk_takes_the_whole_list(rig) -> None:
     """The fallbacks of one count go out as one order; what Modal gave is what is held, at its
     price.
     """
@@ -254,7 +254,7 @@ def test_one_walk_takes_the_whole_list(rig):
     ) and 1_108_494 == held.micro_usd
 
 
-def test_a_killed_runs_service_is_adopted(rig):
+def test_a_killed_runs_service_is_adopted(rig) -> None:
     """What an earlier run deployed for the same declaration is taken over, with a new generation; a
     stray one is settled away.
     """

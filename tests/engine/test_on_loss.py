@@ -25,7 +25,7 @@ def lossy(lab, want, lost=1):
     return world, held, run(operations.read(world, held, want.setup.on_loss))
 
 
-def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab):
+def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab) -> None:
     """The rest stays as it is; as many as were lost are bought in the same zone, which was refused
     to nobody, and the whole is well again.
     """
@@ -57,7 +57,7 @@ def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab):
     assert lab.alive == []
 
 
-def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab):
+def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab) -> None:
     """No room beside the rest: nothing is bought elsewhere, the rest goes on, the reason says so,
     and the next update asks again.
     """
@@ -73,7 +73,7 @@ def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab):
     assert (again.status, len(again.handles), len(lab.alive)) == ("running", 3, 3)
 
 
-def test_b45_replace_node_never_passes_the_cap(lab):
+def test_b45_replace_node_never_passes_the_cap(lab) -> None:
     """What the cap leaves beside the rest is all that the new one may cost; a price that rose above
     it is not paid.
     """
@@ -93,7 +93,7 @@ def test_b45_replace_node_never_passes_the_cap(lab):
     assert lab.said("sells nothing more beside the rest of it, so all of it is placed anew")
 
 
-def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab):
+def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab) -> None:
     """A lost machine that remains, stopped, is deleted and confirmed before another is bought."""
     want = declared("replace-node", nodes=2)
     world = lab.world()
@@ -110,7 +110,7 @@ def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab):
 
 @pytest.mark.parametrize("then", ["read", "update"])
 @pytest.mark.parametrize("fault", ["call", "answer"])
-def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, then, fault):
+def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, then, fault) -> None:
     """Killed while it bought the new one: what was bought is the missing one, and nothing is bought
     twice.
     """
@@ -133,7 +133,9 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
     assert {node.handle for node in lab.alive} == set(after.handles)
 
 
-def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(lab, monkeypatch):
+def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(
+    lab, monkeypatch
+) -> None:
     """Killed once the new one was had: the next look takes it for the missing one, not for a
     placement of its own.
     """
@@ -156,7 +158,7 @@ def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(lab,
     )
 
 
-def test_b45_report_leaves_a_loss_alone(lab):
+def test_b45_report_leaves_a_loss_alone(lab) -> None:
     """`report` tells of the loss at each look, buys and deletes nothing, and labels are written on
     what is left.
     """
@@ -177,7 +179,7 @@ def test_b45_report_leaves_a_loss_alone(lab):
     assert lab.creates == 2 and len(lab.alive) == 3
 
 
-def test_what_is_bought_again_ends_with_the_rest(lab):
+def test_what_is_bought_again_ends_with_the_rest(lab) -> None:
     """A machine that is bought to stand beside others has what is left of their time."""
     want = declared("replace-node", ttl_s=7200)
     world, held, seen = lossy(lab, want)
@@ -187,7 +189,7 @@ def test_what_is_bought_again_ends_with_the_rest(lab):
     assert 3500 <= lab.alpha.orders[-1].setup.ttl_s <= 3600
 
 
-def test_b45_a_replaced_node_leaves_one_placement_in_the_journal(lab):
+def test_b45_a_replaced_node_leaves_one_placement_in_the_journal(lab) -> None:
     """A record that comes from a state, with its moments in whole seconds, is the same placement:
     `gpus ssh` and `gpus ps` find one cluster, not two.
     """

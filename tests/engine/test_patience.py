@@ -15,6 +15,7 @@ from providers.engine.termination import garbage, inventory, verdicts
 from providers.errors import BadCredentials, GpusError, HalfMade, OutcomeUnknown, RateLimited
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Lab, ask, offer, run, wanted
+from typing import Never
 
 LIMIT_S = 0.5
 BUSY_S = 60.0
@@ -25,7 +26,7 @@ CLOUDS = ("alpha", "beta", "gamma", "delta")
 class Many(Lab):
     """Four clouds, each with one place."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(
             [
                 offer(name, "north", f"{name}-a", usd=10 + number)
@@ -66,7 +67,7 @@ def hung(*clouds, methods=("find", "observe", "delete")):
     """No call of these clouds comes back; the number of calls under way at once is kept."""
     gate, under_way, most = threading.Event(), [], []
 
-    def hang(*_):
+    def hang(*_) -> Never:
         under_way.append(1)
         most.append(len(under_way))
         gate.wait(300)
@@ -84,7 +85,7 @@ def hung(*clouds, methods=("find", "observe", "delete")):
             setattr(cloud, method, real)
 
 
-def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many):
+def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many) -> None:
     """The machine stays as it was, with the reason; a second hung cloud, in which it once had an
     order, adds no time.
     """
@@ -98,7 +99,7 @@ def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many):
     assert took < LIMIT_S + BUSY_S
 
 
-def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many):
+def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many) -> None:
     """What is to be waited for is longer than what is left: the look ends with what it knows."""
     held = bought(many, "alpha", "train")
     many.alpha.fail("observe", RateLimited("slow down", provider="alpha"), times=9)
@@ -111,7 +112,7 @@ def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many):
 
 
 @pytest.mark.parametrize("name", ["", "on-beta"])
-def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
+def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name) -> None:
     """`gpus ps`: the machine at the healthy cloud as it is now, those at hung ones as they were;
     nothing is dropped, one limit for all.
     """
@@ -128,7 +129,7 @@ def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name):
     assert took < LIMIT_S + BUSY_S
 
 
-def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many):
+def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many) -> None:
     """A name that this machine knows nothing of may be at a cloud that hangs; what was found
     elsewhere is released all the same.
     """
@@ -146,7 +147,7 @@ def test_a_release_is_not_told_as_done_while_a_cloud_was_not_searched(many):
     assert not many.alive
 
 
-def test_two_names_of_one_account_are_asked_once(many):
+def test_two_names_of_one_account_are_asked_once(many) -> None:
     """The account as the settings have it and as a stack's state has it is one: one search, also
     where it fails.
     """
@@ -159,7 +160,7 @@ def test_two_names_of_one_account_are_asked_once(many):
     assert many.alpha.calls["find"] == asked + 1 and len(survey.trouble) == 1
 
 
-def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
+def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many) -> None:
     """All are asked at once: three that hang cost one limit, and what is there is called not known."""
     bought(many, "beta", "left")
     with hung(many.alpha, many.gamma, many.delta) as most:
@@ -171,7 +172,7 @@ def test_a_sweep_names_each_hung_cloud_and_shows_the_others(many):
     assert max(most) == 3
 
 
-def test_spending_at_hung_clouds_goes_on_being_counted(many):
+def test_spending_at_hung_clouds_goes_on_being_counted(many) -> None:
     """What another machine bought is only over on its cloud's word; the healthy cloud's answer
     counts although others hang.
     """
@@ -188,7 +189,7 @@ def test_spending_at_hung_clouds_goes_on_being_counted(many):
     assert ended == {"beta"} and max(most) == 2
 
 
-def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
+def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many) -> None:
     """The machine at the healthy cloud goes first of all; clouds that hang are asked side by side,
     and each is named in the error.
     """
@@ -202,7 +203,7 @@ def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many):
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(monkeypatch) -> None:
     """The limits of a deletion, short enough to be waited for."""
     monkeypatch.setattr(deadlines, "ANSWER_LIMIT_S", LIMIT_S / 2)
     monkeypatch.setattr(deadlines, "SILENCE_LIMIT_S", LIMIT_S)
@@ -211,7 +212,7 @@ def impatient(monkeypatch):
 @pytest.mark.parametrize(
     "methods", [("find",), ("observe",), ("delete",), ("find", "observe", "delete")], ids="-".join
 )
-def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, methods):
+def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, methods) -> None:
     """Whichever of its calls hangs; the error names the machine, its price, and how to see that the
     cloud answers again.
     """
@@ -237,7 +238,7 @@ def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, me
 @pytest.mark.parametrize("settles", ["one cluster", "the stack"])
 def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time(
     many, impatient, settles
-):
+) -> None:
     """It is not known whether it made anything: the deletion fails, and says so."""
     many.alpha.fail("submit", OutcomeUnknown("lost", provider="alpha"), after=True)
     many.alpha.fail("resume", OutcomeUnknown("lost", provider="alpha"), times=99)
@@ -259,7 +260,7 @@ def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time
     assert not many.alive
 
 
-def test_a_search_of_an_account_that_is_owed_ends_at_its_limit(many, impatient):
+def test_a_search_of_an_account_that_is_owed_ends_at_its_limit(many, impatient) -> None:
     """`gpus release` of what a hung cloud has: it fails within the limit, naming the machine."""
     bought(many, "alpha", "box", access.owner())
     with hung(many.alpha):
@@ -271,7 +272,7 @@ def test_a_search_of_an_account_that_is_owed_ends_at_its_limit(many, impatient):
     assert run(rentals.let_go(many.world(), "box")) and not many.alive
 
 
-def test_a_cloud_that_answers_is_waited_for_in_a_destroy(many, impatient):
+def test_a_cloud_that_answers_is_waited_for_in_a_destroy(many, impatient) -> None:
     """An answer that says to come back later is one: only time without any answer counts."""
     held = bought(many, "alpha", "train")
     many.alpha.fail("delete", RateLimited("slow down", provider="alpha", retry_after_s=60), times=5)
@@ -279,7 +280,7 @@ def test_a_cloud_that_answers_is_waited_for_in_a_destroy(many, impatient):
     assert not many.alive
 
 
-def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many, impatient):
+def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many, impatient) -> None:
     """The record says that it may still cost money; once the cloud answers, the same command ends
     it.
     """
@@ -302,7 +303,7 @@ def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many,
     assert not many.alive
 
 
-def test_an_up_does_not_wait_for_clouds_where_nothing_is_owed(many):
+def test_an_up_does_not_wait_for_clouds_where_nothing_is_owed(many) -> None:
     """A purchase at one cloud looks for what earlier runs left at all of them: those that hang are
     passed over with a line.
     """

@@ -15,9 +15,10 @@ from providers.engine.runtime.world import open_world
 from providers.model.capability import Capabilities
 from providers.model.place import Scope
 from tests.engine.cases import Lab, ask, offer
+from typing import Never
 
 
-def test_folders_of_adapters_are_found_by_scan():
+def test_folders_of_adapters_are_found_by_scan() -> None:
     """Every adapter folder is found without being named anywhere, and each is what it says it is."""
     assert "gcp" in registry.manifests()
     assert all(
@@ -27,7 +28,7 @@ def test_folders_of_adapters_are_found_by_scan():
     assert registry.problems() == ()
 
 
-def test_finding_adapters_imports_no_sdk():
+def test_finding_adapters_imports_no_sdk() -> None:
     """Looking at the adapters' folders imports no cloud's client, no asyncio, no pydantic and no
     database.
     """
@@ -45,7 +46,7 @@ def test_finding_adapters_imports_no_sdk():
     )
 
 
-def test_broken_outside_adapter_is_a_line(tmp_path):
+def test_broken_outside_adapter_is_a_line(tmp_path) -> None:
     """An adapter that can't be loaded, or is no adapter, is a line; the others work."""
     found = registry.scan(
         [], [("bad", "no.such.module:MANIFEST"), ("odd", "providers.errors:Problem")]
@@ -54,7 +55,7 @@ def test_broken_outside_adapter_is_a_line(tmp_path):
     assert len(found.problems) == 2 and "no.such.module" in found.problems[0]
 
 
-def test_outside_adapter_is_found_by_its_entry_point(tmp_path, monkeypatch):
+def test_outside_adapter_is_found_by_its_entry_point(tmp_path, monkeypatch) -> None:
     """A package with an entry point of the group is found and loaded."""
     (tmp_path / "outside_cloud.py").write_text(
         "from providers.adapters.base import Manifest\nfrom providers.model.capability import"
@@ -69,13 +70,13 @@ def test_outside_adapter_is_found_by_its_entry_point(tmp_path, monkeypatch):
     assert list(registry.scan([], registry.outside()).manifests) == ["outside"]
 
 
-def test_unknown_world_is_refused():
+def test_unknown_world_is_refused() -> None:
     """A world is rehearsal or live, nothing else."""
     with pytest.raises(errors.SpecError, match="rehearsal or live"):
         open_world("staging")
 
 
-def test_live_offers_replace_that_providers_bundled_ones(lab):
+def test_live_offers_replace_that_providers_bundled_ones(lab) -> None:
     """A provider that lists live is shown by its list alone; the others by the catalog."""
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.alpha.listed = [offer("alpha", "north", "north-z", usd=3)]
@@ -86,7 +87,7 @@ def test_live_offers_replace_that_providers_bundled_ones(lab):
     ]
 
 
-def test_failing_listing_is_a_warning(lab):
+def test_failing_listing_is_a_warning(lab) -> None:
     """One failing provider is a line in the plan, never a failed plan."""
     lab.alpha.capabilities = lab.alpha.capabilities._replace(live_offers=True)
     lab.alpha.fail("offers", errors.Transient("503", provider="alpha"))
@@ -95,7 +96,7 @@ def test_failing_listing_is_a_warning(lab):
     assert "alpha: could not be looked at" in plan.warnings[0]
 
 
-def test_hanging_listing_has_a_deadline(lab, monkeypatch):
+def test_hanging_listing_has_a_deadline(lab, monkeypatch) -> None:
     """A provider that does not answer is left out after its deadline."""
     monkeypatch.setattr(collect, "LOOK_LIMIT_S", 0.05)
     gate = threading.Event()
@@ -106,7 +107,7 @@ def test_hanging_listing_has_a_deadline(lab, monkeypatch):
     assert "no answer within" in plan.warnings[0] and plan.candidates
 
 
-def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path):
+def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path) -> None:
     """In the live world a provider without keys is refused by that rule; in a rehearsal nobody is
     asked for keys.
     """
@@ -118,7 +119,7 @@ def test_live_world_says_who_is_not_configured(monkeypatch, tmp_path):
     assert collect.market(Lab().world(), ask()).unavailable == {}
 
 
-def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
+def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path) -> None:
     """When nobody allowed is configured, the error says so for each, instead of "all failed"."""
     from providers.engine import operations
     from tests.engine.cases import run, wanted
@@ -133,7 +134,7 @@ def test_no_configured_provider_is_said_as_such(monkeypatch, tmp_path):
         run(operations.create(lab.world(), wanted(), "g1"))
 
 
-def test_blocks_of_the_journal_are_in_the_plan_and_a_plan_makes_no_journal(lab, tmp_path):
+def test_blocks_of_the_journal_are_in_the_plan_and_a_plan_makes_no_journal(lab, tmp_path) -> None:
     """A plan reads the journal if there is one, and never makes one."""
     world = lab.world()
     assert planning.standing_blocks(world) == ((), 0.0, ())
@@ -144,7 +145,7 @@ def test_blocks_of_the_journal_are_in_the_plan_and_a_plan_makes_no_journal(lab, 
     assert [candidate.provider for candidate in plan.candidates] == ["beta"]
 
 
-def test_plan_of_the_bundled_catalog():
+def test_plan_of_the_bundled_catalog() -> None:
     """The plan that users see is made of the bundled catalog, without a call to any cloud."""
     plan = planning.plan(ask("H100"), use_journal=False)
     assert plan.candidates and all(
@@ -152,10 +153,10 @@ def test_plan_of_the_bundled_catalog():
     )
 
 
-def test_missing_client_library_is_not_configured(lab):
+def test_missing_client_library_is_not_configured(lab) -> None:
     """A provider whose client library is not installed is not configured, in so many words."""
 
-    def connect(world, config):
+    def connect(world, config) -> Never:
         raise ImportError("No module named 'cloud_sdk'")
 
     manifest = Manifest("gamma", Capabilities("gamma"), connect, lambda options: ())
@@ -168,7 +169,7 @@ def test_missing_client_library_is_not_configured(lab):
         world.adapter("delta")
 
 
-def test_stale_catalog_is_a_line_in_the_plan(monkeypatch):
+def test_stale_catalog_is_a_line_in_the_plan(monkeypatch) -> None:
     """Prices that nobody has renewed for long are said to be old in every plan."""
     import datetime
 
@@ -187,7 +188,7 @@ def test_stale_catalog_is_a_line_in_the_plan(monkeypatch):
 
 
 @pytest.mark.parametrize("names", [("clore",), ("aws",), ("gcp", "clore"), ("gcp", "aws", "modal")])
-def test_an_overlay_is_the_table_row_by_row(names):
+def test_an_overlay_is_the_table_row_by_row(names) -> None:
     """Laying live offers over the catalog by column gives what doing it row by row gives: same
     rows, same order, same index.
     """
@@ -213,7 +214,7 @@ def test_an_overlay_is_the_table_row_by_row(names):
     assert [offer.id for offer in map(made.offer, range(len(made)))] == made.ids()
 
 
-def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
+def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path) -> None:
     """Whether or not an adapter's message bears its provider's name, no line that tells of it says
     the name twice.
     """
@@ -238,7 +239,7 @@ def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path):
     ).splitlines()[1:]
 
 
-def test_an_unsettled_order_names_its_provider_once(lab):
+def test_an_unsettled_order_names_its_provider_once(lab) -> None:
     """So does the line about an order whose outcome stays unknown."""
     from providers.engine import operations
     from tests.engine.cases import run, wanted
@@ -250,7 +251,9 @@ def test_an_unsettled_order_names_its_provider_once(lab):
     assert "alpha: it is not known" in held.reasons[0] and held.reasons[0].count("alpha:") == 1
 
 
-def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkeypatch, tmp_path):
+def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(
+    monkeypatch, tmp_path
+) -> None:
     """A market that anybody may read, and that cannot be reached: it is not configured all the
     same, and its line says that it was not reached.
     """
@@ -263,7 +266,7 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkey
     class Open:
         name, world, not_configured = "alpha", "live", "wanted a key, found none"
 
-        def offers(self):
+        def offers(self) -> Never:
             raise errors.Transient("no connection", provider="alpha")
 
     world.manifests = {"alpha": manifest._replace(connect=lambda _world, _config: Open())}
@@ -285,7 +288,9 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(monkey
         ("modal", 1, "does nothing here"),
     ],
 )
-def test_a_plan_says_where_idle_after_needs_somebody(provider, nodes, words, monkeypatch, tmp_path):
+def test_a_plan_says_where_idle_after_needs_somebody(
+    provider, nodes, words, monkeypatch, tmp_path
+) -> None:
     """Where no timer of the machine's own ends it, the plan says who must look, or that nobody can."""
     from providers.model.spec import Cluster
 

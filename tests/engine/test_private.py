@@ -18,7 +18,7 @@ def open_to_others(root):
 
 
 @pytest.mark.parametrize("umask", ["0", "0o022", "0o002"])
-def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask):
+def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask) -> None:
     """A machine acquired and kept, and a look at it from the command line: every file and folder of
     the home.
     """
@@ -46,7 +46,7 @@ def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask):
     assert open_to_others(place) == []
 
 
-def test_an_open_home_is_closed_with_a_line(tmp_path, monkeypatch, capsys):
+def test_an_open_home_is_closed_with_a_line(tmp_path, monkeypatch, capsys) -> None:
     """One that was made under a lax umask is mended at its next use, and said; only once."""
     place = tmp_path / "home"
     place.mkdir()
@@ -60,7 +60,7 @@ def test_an_open_home_is_closed_with_a_line(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_files_and_folders_are_private_whatever_the_umask(tmp_path):
+def test_files_and_folders_are_private_whatever_the_umask(tmp_path) -> None:
     """New ones are made so, existing files are mended."""
     before = os.umask(0)
     try:

@@ -12,6 +12,7 @@ from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, Pr
 from providers.model.machine import FAILED, GONE, PREEMPTED
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, run, wanted
+from typing import Never
 
 
 class Staged:
@@ -19,7 +20,7 @@ class Staged:
     ready after the last.
     """
 
-    def __init__(self, lab, *story, ready_after=None, on=None):
+    def __init__(self, lab, *story, ready_after=None, on=None) -> None:
         self.lab, self.story, self.on = lab, story, on or (lambda _node, _seconds: None)
         self.looks, self.began = [], {}
 
@@ -45,13 +46,13 @@ FOREVER = float("inf")
 @pytest.mark.parametrize(("status", "after"), [(PREEMPTED, 60), (FAILED, 5), (GONE, 60)])
 def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_poll(
     lab, status, after
-):
+) -> None:
     """Preempted after 60 s while ssh is refused, or failed at 5 s: the wait ends within one poll of
     the new status, and the next place is asked.
     """
     ended = {}
 
-    def end(node, seconds):
+    def end(node, seconds) -> None:
         if node.region == "north" and seconds >= after and not ended:
             lab.alpha._set(node.handle, status)
             ended["at"] = lab.clock.now()
@@ -75,7 +76,7 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
     assert [node.region for node in lab.alive] == ["south"]
 
 
-def test_b30_a_port_that_comes_late_is_waited_for(lab):
+def test_b30_a_port_that_comes_late_is_waited_for(lab) -> None:
     """Running without a port for 170 s, then ready: it is kept, and one place was asked."""
     probe = Staged(lab, (170, ProbeResult(NO_ADDRESS, "its ssh port is not mapped yet")))
     _, held = create(lab, probe)
@@ -92,7 +93,7 @@ def test_b30_a_port_that_comes_late_is_waited_for(lab):
         (ProbeResult(NO_DRIVER, "nvidia-smi ended with 9"), "no driver"),
     ],
 )
-def test_b30_the_wait_is_the_only_time_out_and_the_reason_names_the_stage(lab, look, words):
+def test_b30_the_wait_is_the_only_time_out_and_the_reason_names_the_stage(lab, look, words) -> None:
     """When the wait has passed the rental is ended, the reason says how far it got, and the walk
     goes on to its end.
     """
@@ -107,7 +108,7 @@ def test_b30_the_wait_is_the_only_time_out_and_the_reason_names_the_stage(lab, l
         assert 600 <= attempt.seconds <= 600 + 10
 
 
-def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab):
+def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab) -> None:
     """No driver for three minutes is waited out; seven of eight GPUs then are a failure with a
     clear reason, and the next place is asked.
     """
@@ -132,13 +133,13 @@ def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab):
     assert len(lab.alive) == 1
 
 
-def test_without_a_probe_nobody_looks(lab):
+def test_without_a_probe_nobody_looks(lab) -> None:
     """A declaration without a key at hand is had as before: what the cloud's API says will do."""
     _, held = create(lab, None)
     assert held.status == "running" and lab.alpha.calls["observe"] == 1
 
 
-def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab):
+def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab) -> None:
     """A passing fault of the look at the cloud is a warning; the wait goes on."""
     probe = Staged(
         lab,
@@ -153,12 +154,12 @@ def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab):
     assert held.region == "north" and lab.said("could not be asked how its machines are")
 
 
-def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab):
+def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab) -> None:
     """Killed while it waited: the next run waits for that machine, buys nothing, and takes it over
     once it is ready.
     """
 
-    async def killed(_node, _placed):
+    async def killed(_node, _placed) -> Never:
         raise Killed
 
     with pytest.raises(Killed):
@@ -173,7 +174,7 @@ def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab):
     )
 
 
-def test_what_was_left_and_never_gets_ready_is_replaced(lab):
+def test_what_was_left_and_never_gets_ready_is_replaced(lab) -> None:
     """An earlier run's machine that serves the declaration, but has lost a GPU, is deleted,
     confirmed, before another one is bought.
     """
@@ -189,13 +190,13 @@ def test_what_was_left_and_never_gets_ready_is_replaced(lab):
     assert [node.handle for node in lab.alive] == list(held.handles) != [old]
 
 
-def test_cancelled_during_the_wait_nothing_is_left(lab):
+def test_cancelled_during_the_wait_nothing_is_left(lab) -> None:
     """A caller that is gone while the machine gets ready: it is released before the cancellation
     goes on.
     """
     world = lab.world()
 
-    async def main():
+    async def main() -> None:
         waiting = asyncio.Event()
 
         async def probe(_node, _placed):
@@ -215,7 +216,7 @@ def test_cancelled_during_the_wait_nothing_is_left(lab):
     )
 
 
-def test_unready_and_not_deletable_stays_in_the_record(lab):
+def test_unready_and_not_deletable_stays_in_the_record(lab) -> None:
     """What is not ready and cannot be deleted ends the walk: it is named with what it costs, and
     nothing else is bought.
     """
@@ -228,7 +229,7 @@ def test_unready_and_not_deletable_stays_in_the_record(lab):
     assert held.status == "unsettled" and "still cost" in held.reasons[0] and lab.creates == 1
 
 
-def test_an_answer_that_was_lost_is_still_probed(lab):
+def test_an_answer_that_was_lost_is_still_probed(lab) -> None:
     """A create whose answer was lost is found by its token, and looked at like any other."""
     lab.alpha.fail("submit", lost("alpha"), after=True)
     probe = Staged(lab)
@@ -236,7 +237,7 @@ def test_an_answer_that_was_lost_is_still_probed(lab):
     assert held.status == "running" and probe.looks and lab.creates == 1
 
 
-def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab):
+def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab) -> None:
     """Each costs its whole wait: after two that could not be reached the cloud is left for this
     run, and another one is asked.
     """
@@ -255,7 +256,7 @@ def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab
     assert lab.said("alpha: 2 machines in a row could not be reached from here")
 
 
-def test_two_machines_in_a_row_not_ready_in_time_end_the_buying_at_that_cloud(lab):
+def test_two_machines_in_a_row_not_ready_in_time_end_the_buying_at_that_cloud(lab) -> None:
     """A driver that is slow to come would be slow at 100 places of that cloud too; the places are
     not called sold out, and are not blocked.
     """

@@ -31,7 +31,7 @@ def on_fallback(lab):
     return world, want, held
 
 
-def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab):
+def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab) -> None:
     """The fallback is released only when the preferred placement is there; id and generation stay."""
     world, want, held = on_fallback(lab)
     del lab.alpha.stock["north-a", "spot"]
@@ -42,7 +42,7 @@ def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab):
     assert lab.alive == []
 
 
-def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab):
+def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab) -> None:
     """Nothing preferred to be had: the fallback runs on."""
     world, want, held = on_fallback(lab)
     after = run(operations.reclaim(world, held, want))
@@ -50,7 +50,7 @@ def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab):
     assert [node.handle for node in lab.alive] == list(held.handles)
 
 
-def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab):
+def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab) -> None:
     """If the fallback can't be deleted both are kept in state, with what costs money; the next
     update tries again.
     """
@@ -68,7 +68,7 @@ def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab):
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
-def test_delete_twice_is_fine_and_confirmed(lab):
+def test_delete_twice_is_fine_and_confirmed(lab) -> None:
     """Delete is done when the cloud says gone; doing it again changes nothing."""
     world, held = made(lab)
     lab.alpha.delete_s = 120
@@ -78,7 +78,7 @@ def test_delete_twice_is_fine_and_confirmed(lab):
     assert world.journal.launches("rehearsal", "own")[0].ended_at is not None
 
 
-def test_delete_that_fails_names_what_costs_money(lab):
+def test_delete_that_fails_names_what_costs_money(lab) -> None:
     """A delete that can't be confirmed raises, naming the machine and its price."""
     world, held = made(lab)
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
@@ -88,7 +88,7 @@ def test_delete_that_fails_names_what_costs_money(lab):
     assert left.value.handles == held.handles
 
 
-def test_accepted_delete_that_never_takes_effect_is_bounded(lab):
+def test_accepted_delete_that_never_takes_effect_is_bounded(lab) -> None:
     """A deletion that the cloud accepts but never carries out ends in an error after a bounded
     wait.
     """
@@ -99,7 +99,7 @@ def test_accepted_delete_that_never_takes_effect_is_bounded(lab):
     assert lab.clock.slept < 1_200
 
 
-def test_settle_removes_everything_of_the_owner(lab):
+def test_settle_removes_everything_of_the_owner(lab) -> None:
     """Ownership's delete settles pending orders and removes every machine with the mark, of
     whatever cluster, and nothing of others.
     """
@@ -113,7 +113,7 @@ def test_settle_removes_everything_of_the_owner(lab):
     assert world.journal.orders("rehearsal", "own") == ()
 
 
-def test_settle_fails_loudly_while_something_may_be_left(lab):
+def test_settle_fails_loudly_while_something_may_be_left(lab) -> None:
     """While a cloud with an order of this owner can't be asked, settle does not report success."""
     run(operations.create(lab.world(), wanted(), "g1"))
     lab.alpha.fail("find", errors.Transient("down", provider="alpha"), times=99)
@@ -121,14 +121,14 @@ def test_settle_fails_loudly_while_something_may_be_left(lab):
         run(operations.settle(lab.world(), "own"))
 
 
-def test_strays_are_those_no_generation_claims(lab):
+def test_strays_are_those_no_generation_claims(lab) -> None:
     """Strays are machines with the owner's mark and an unknown generation."""
     world, held = made(lab)
     assert run(operations.strays(world, "own", held.handles)) == ()
     assert [node.handle for node in run(operations.strays(world, "own", ()))] == list(held.handles)
 
 
-def test_stray_is_adopted_by_native_id(lab):
+def test_stray_is_adopted_by_native_id(lab) -> None:
     """A bare machine becomes a record with its own mark and today's price; one that does not exist
     is None.
     """
@@ -143,21 +143,21 @@ def test_stray_is_adopted_by_native_id(lab):
     assert run(operations.adopt_stray(world, "alpha", "north-a/none")) is None
 
 
-def test_worlds_share_a_journal_and_nothing_else(lab, tmp_path):
+def test_worlds_share_a_journal_and_nothing_else(lab, tmp_path) -> None:
     """Rows carry their world: what one world ordered is not seen in the other."""
     made(lab)
     assert len(Journal(tmp_path / "journal.db").orders("rehearsal", "own")) == 1
     assert Journal(tmp_path / "journal.db").orders("live", "own") == ()
 
 
-def test_record_survives_json(lab):
+def test_record_survives_json(lab) -> None:
     """What the state keeps is plain JSON and loses nothing."""
     lab.alpha.stock["north-a", "spot"] = lab.alpha.stock["north-b", "spot"] = 0
     _, held = made(lab, nodes=2, ttl_s=7200)
     assert ClusterRecord.from_dict(json.loads(json.dumps(held.to_dict()))) == held
 
 
-def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):
+def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab) -> None:
     """A cluster that still waits in a cloud's queue is taken out of it, and never starts."""
     lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
     lab.alpha.queue_s = 10_000
@@ -168,7 +168,7 @@ def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab):
     assert lab.alive == []
 
 
-def test_delete_without_keys_names_what_costs_money(lab):
+def test_delete_without_keys_names_what_costs_money(lab) -> None:
     """Keys that are missing at the time of a delete are an error that names the machine, never a
     success.
     """
@@ -178,7 +178,7 @@ def test_delete_without_keys_names_what_costs_money(lab):
         run(operations.delete(lab.world(), held))
 
 
-def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab):
+def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab) -> None:
     """Deleted first and nothing to be had then: the error says that none was acquired, and nothing
     is left running.
     """
@@ -192,7 +192,7 @@ def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab):
     assert lab.alive == []
 
 
-def test_update_cut_short_leaves_a_placement_that_read_finds(lab):
+def test_update_cut_short_leaves_a_placement_that_read_finds(lab) -> None:
     """A new placement that no state names yet is found by its mark, under the same generation."""
     world, held = made(lab)
     lab.alpha.preempt(held.handles[0])

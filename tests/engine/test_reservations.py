@@ -27,7 +27,7 @@ MARKET = [
 class Cloud:
     """Google's rehearsal cloud, in which `mine` holds one machine and another run uses it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.store, self.lines = open_store(), []
         for step in ("create", "stockout", "delete"):
             self.store.set_latency("gcp", step, 0.0)
@@ -35,7 +35,7 @@ class Cloud:
         self.up("other", "reservation(mine)")
         self.lines.clear()
 
-    def reserve(self, name, count=1):
+    def reserve(self, name, count=1) -> None:
         reserve(self.store, name, ZONE, TYPE, count)
 
     def up(self, name, *capacity, nodes=1):
@@ -64,7 +64,7 @@ def cloud(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("after", ["on-demand", "reservation(yours)"])
-def test_walk_goes_on_past_a_reservation_that_is_used_up(cloud, after):
+def test_walk_goes_on_past_a_reservation_that_is_used_up(cloud, after) -> None:
     """The next choice is taken at once, at the same place too; the line says which reservation it
     is and what to do.
     """
@@ -87,7 +87,7 @@ def test_walk_goes_on_past_a_reservation_that_is_used_up(cloud, after):
     )
 
 
-def test_reservation_too_small_for_all_nodes_is_used_up(cloud):
+def test_reservation_too_small_for_all_nodes_is_used_up(cloud) -> None:
     """One of two machines is free: none is kept."""
     cloud.reserve("wide", 2)
     cloud.up("half", "reservation(wide)")
@@ -96,7 +96,7 @@ def test_reservation_too_small_for_all_nodes_is_used_up(cloud):
     assert "reservation wide has too little free" in " ".join(" ".join(cloud.lines).split())
 
 
-def test_with_nothing_after_it_the_end_says_what_to_do(cloud):
+def test_with_nothing_after_it_the_end_says_what_to_do(cloud) -> None:
     """No place is left; once somebody frees it, the next run has it at once, and so it has another
     reservation there.
     """

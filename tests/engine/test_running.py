@@ -5,7 +5,7 @@ from providers.plugin.running import running_of
 from tests.engine.cases import run, wanted
 
 
-def test_what_an_owner_runs_is_told_without_asking_a_cloud(lab, tmp_path):
+def test_what_an_owner_runs_is_told_without_asking_a_cloud(lab, tmp_path) -> None:
     """A preview learns from the journal what the owner runs under any name, and where there is no
     journal none is made.
     """

@@ -32,7 +32,7 @@ def wide(lab):
     [lost("alpha"), errors.Transient("503", provider="alpha", code="503")],
     ids=["lost", "transient"],
 )
-def test_a_provider_that_answers_nowhere_is_given_up_after_a_few_regions(wide, error):
+def test_a_provider_that_answers_nowhere_is_given_up_after_a_few_regions(wide, error) -> None:
     """Settled as nothing made in three regions: the other five are not asked, one line says so, and
     the next provider serves.
     """
@@ -49,7 +49,7 @@ def test_a_provider_that_answers_nowhere_is_given_up_after_a_few_regions(wide, e
     )
 
 
-def test_the_next_run_asks_it_again(wide):
+def test_the_next_run_asks_it_again(wide) -> None:
     """Given up is for the run alone: nothing of it stands in the journal beyond what each error
     says itself.
     """
@@ -60,7 +60,7 @@ def test_the_next_run_asks_it_again(wide):
     assert "alpha" == run(operations.create(world, wanted(name="other"), "g2")).provider
 
 
-def test_everything_given_up_says_so_at_the_end(wide):
+def test_everything_given_up_says_so_at_the_end(wide) -> None:
     """With that provider alone, the end names it and how many places were not tried."""
     wide.alpha.fail("submit", lost("alpha"), times=99)
     with pytest.raises(errors.AllFailed) as failed:
@@ -69,7 +69,7 @@ def test_everything_given_up_says_so_at_the_end(wide):
     assert "alpha: no answer to 3 attempts (region-0, region-1, region-2) 5\n" in str(failed.value)
 
 
-def test_unknown_stays_unknown(wide):
+def test_unknown_stays_unknown(wide) -> None:
     """An order of which it is not known what it made ends the walk: it is never counted as silence,
     and no other provider is asked.
     """
@@ -79,7 +79,7 @@ def test_unknown_stays_unknown(wide):
     assert ("unsettled", 1) == (held.status, wide.creates)
 
 
-def test_an_answer_begins_the_count_anew(wide):
+def test_an_answer_begins_the_count_anew(wide) -> None:
     """Two silent regions, a stockout, two silent regions: the cloud is there, and all its places
     are tried.
     """
@@ -92,7 +92,7 @@ def test_an_answer_begins_the_count_anew(wide):
     assert ("alpha", REGIONS[5]) == (held.provider, held.region)
 
 
-def test_one_region_that_is_down_leaves_the_others(lab):
+def test_one_region_that_is_down_leaves_the_others(lab) -> None:
     """Three machine types of one region get no answer: that is the region's fault, so the next
     region is asked.
     """
@@ -109,7 +109,7 @@ def test_one_region_that_is_down_leaves_the_others(lab):
     assert "south" == held.region
 
 
-def test_where_one_region_is_all_there_is_attempts_count():
+def test_where_one_region_is_all_there_is_attempts_count() -> None:
     """A market of one region is given up after as many attempts there; an unknown code is an
     answer.
     """

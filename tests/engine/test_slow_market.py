@@ -43,7 +43,7 @@ def slow(lab, monkeypatch):
 @pytest.mark.parametrize(
     "error", [None, errors.Transient("asked too much", provider="alpha")], ids=["silent", "failing"]
 )
-def test_a_market_that_answers_at_the_second_look_is_bought_in(lab, slow, error):
+def test_a_market_that_answers_at_the_second_look_is_bought_in(lab, slow, error) -> None:
     """The first look came to nothing, and nobody else sells it: it is looked at again, and longer,
     before anything is said.
     """
@@ -53,7 +53,7 @@ def test_a_market_that_answers_at_the_second_look_is_bought_in(lab, slow, error)
     assert lab.said("no answer from alpha; asking again")
 
 
-def test_a_market_that_never_answers_is_not_sold_out(lab, slow, monkeypatch):
+def test_a_market_that_never_answers_is_not_sold_out(lab, slow, monkeypatch) -> None:
     """What is for sale is not known: that is said, and no place is called tried or refused."""
     monkeypatch.setattr(planning, "LONGER_S", (0.05, 0.05))
     looks = slow(99)
@@ -65,7 +65,7 @@ def test_a_market_that_never_answers_is_not_sold_out(lab, slow, monkeypatch):
     assert "no place" not in str(raised.value) and lab.alive == [] and len(looks) == 3
 
 
-def test_a_market_that_answers_late_keeps_nobody_else_from_selling(lab, slow):
+def test_a_market_that_answers_late_keeps_nobody_else_from_selling(lab, slow) -> None:
     """Where another provider has it, the walk goes there at once."""
     lab.offers = table([each for each in MARKET if each.provider == "beta"])
     looks = slow(99)

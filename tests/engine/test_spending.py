@@ -23,14 +23,14 @@ def spell(name="train", launched=BEGIN, ended=0.0, ends=0.0, usd=10, generation=
     )
 
 
-def test_a_month_is_a_calendar_month_in_utc():
+def test_a_month_is_a_calendar_month_in_utc() -> None:
     """November 2026 is 30 days; December leads into the next year."""
     assert (END - BEGIN) / 86_400 == 30
     assert month(END - 1) == "2026-11" and month(END) == "2026-12"
     assert bounds("2026-12")[1] == bounds("2027-01")[0]
 
 
-def test_spent_and_to_come():
+def test_spent_and_to_come() -> None:
     """What ended counts for its time in the month, what runs since its launch, and to its own limit
     or the month's end; never more than that.
     """
@@ -55,7 +55,7 @@ def test_spent_and_to_come():
     assert forever.sums(END + HOUR).spent == 10 * USD
 
 
-def test_an_unknown_price_is_never_zero():
+def test_an_unknown_price_is_never_zero() -> None:
     """What runs without a price makes the sum a least one, and nothing more is bought."""
     budget = Budget(1000 * USD, merged(Ledger(), [spell("a", usd=None)], BEGIN))
     assert budget.sums(BEGIN + HOUR).unknown == ("a",)
@@ -72,7 +72,7 @@ def candidate(usd):
     )
 
 
-def test_the_arithmetic_is_shown():
+def test_the_arithmetic_is_shown() -> None:
     """The line has every summand, the time and the price, and what is left or too much."""
     budget = Budget(
         200 * USD,
@@ -99,7 +99,7 @@ def test_the_arithmetic_is_shown():
     assert budget.line(10 * USD, 8 * 3600, BEGIN + 5 * HOUR, "c").endswith("= $200.00, $0.00 left")
 
 
-def test_two_machines_come_together_in_any_order():
+def test_two_machines_come_together_in_any_order() -> None:
     """What two journals know is merged the same in any order and however often; the earliest end
     that anybody saw counts.
     """
@@ -120,7 +120,7 @@ def test_two_machines_come_together_in_any_order():
     assert {item.ended_at for item in expected.spells.values()} == {BEGIN + HOUR, 0.0}
 
 
-def test_a_later_launch_of_the_same_cluster_ends_the_former():
+def test_a_later_launch_of_the_same_cluster_ends_the_former() -> None:
     """A cluster is at one place at a time: who never saw the end of the first takes the second's
     launch for it.
     """
@@ -130,7 +130,7 @@ def test_a_later_launch_of_the_same_cluster_ends_the_former():
     assert sorted(item.ended_at for item in found.spells.values()) == [0.0, BEGIN + HOUR]
 
 
-def test_a_long_month_stays_small_and_exact():
+def test_a_long_month_stays_small_and_exact() -> None:
     """Hundreds of purchases in a month stay under 2 KB of state, and the sum is that of all of
     them; the next month begins at nothing.
     """
@@ -160,7 +160,7 @@ def november(lab):
     return lab
 
 
-def test_b45_nothing_is_bought_that_does_not_fit(november):
+def test_b45_nothing_is_bought_that_does_not_fit(november) -> None:
     """A purchase whose whole life does not fit is refused with the arithmetic, before any call; a
     cheaper place of the plan that fits is taken.
     """
@@ -192,7 +192,7 @@ def test_b45_nothing_is_bought_that_does_not_fit(november):
         )
 
 
-def test_two_at_once_do_not_spend_the_same_money(november):
+def test_two_at_once_do_not_spend_the_same_money(november) -> None:
     """Of two purchases that fit one by one and not together, one is refused."""
     import asyncio
 
@@ -213,7 +213,7 @@ def test_two_at_once_do_not_spend_the_same_money(november):
     assert len(lab.alive) == 1
 
 
-def test_what_was_taken_back_is_settled_and_its_place_taken_is_counted(november):
+def test_what_was_taken_back_is_settled_and_its_place_taken_is_counted(november) -> None:
     """After a preemption the journal says when it ended: what it cost until then counts, and not
     more; a stop ends a spell, a start begins one.
     """
@@ -241,7 +241,9 @@ def test_what_was_taken_back_is_settled_and_its_place_taken_is_counted(november)
     assert 30 * USD <= Budget(1, ledger).sums(lab.clock.now()).spent < 30.5 * USD
 
 
-def test_what_another_machine_ended_is_found_out_at_the_cloud(november, tmp_path, monkeypatch):
+def test_what_another_machine_ended_is_found_out_at_the_cloud(
+    november, tmp_path, monkeypatch
+) -> None:
     """A spell that this machine does not know, and of which no machine exists any more, is ended
     now; one that exists, or can't be asked, runs on.
     """

@@ -34,7 +34,7 @@ SPECS = {
 
 
 class Rig:
-    def __init__(self):
+    def __init__(self) -> None:
         self.store, self.said = open_store(), []
         for provider in SPECS:
             for step in ("create", "delete", "preempt", "stop"):
@@ -57,7 +57,7 @@ class Rig:
     def update(self, held, wanted):
         return asyncio.run(operations.update(self.world, held, wanted))
 
-    def preempt(self, held):
+    def preempt(self, held) -> None:
         assert 1 == import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(
             self.store, held.machines[0].name
         )
@@ -75,7 +75,7 @@ def rig(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
-def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, provider):
+def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, provider) -> None:
     """The machine went with its preemption: the look says so and names none; the next create goes
     to another place.
     """
@@ -89,7 +89,7 @@ def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, prov
     assert again.zone != held.zone
 
 
-def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig):
+def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig) -> None:
     """With `on_ttl: keep` Google stops what it takes back: the status is preempted, and an update
     deletes it before it buys elsewhere.
     """
@@ -102,7 +102,7 @@ def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig
     assert [node.handle for node in rig.world.adapter("gcp").find("owner1")] == list(after.handles)
 
 
-def test_b29_a_modal_container_that_was_taken_back_is_preempted(rig):
+def test_b29_a_modal_container_that_was_taken_back_is_preempted(rig) -> None:
     """Modal's own failure of a container is a preemption, with Modal's word for it in the detail;
     an update starts another one.
     """
@@ -119,7 +119,7 @@ def test_b29_a_modal_container_that_was_taken_back_is_preempted(rig):
 
 @pytest.mark.parametrize("provider", SPECS)
 @pytest.mark.parametrize("kind", ["unavailable", "forbidden"])
-def test_b29_unreachable_is_never_gone(rig, provider, kind):
+def test_b29_unreachable_is_never_gone(rig, provider, kind) -> None:
     """A cloud that is down, or refuses the key, is told as unreachable in the detail: the status
     stays, nothing is bought; the next look clears it.
     """
@@ -134,7 +134,7 @@ def test_b29_unreachable_is_never_gone(rig, provider, kind):
 
 
 @pytest.mark.parametrize("provider", SPECS)
-def test_b34_what_ended_by_its_limit_is_ended_however_late_it_is_seen(rig, provider):
+def test_b34_what_ended_by_its_limit_is_ended_however_late_it_is_seen(rig, provider) -> None:
     """After its limit it is ended, no preemption, and an update buys nothing."""
     wanted, held = rig.made(provider)
     rig.store.advance(21 * 3600)
@@ -144,7 +144,7 @@ def test_b34_what_ended_by_its_limit_is_ended_however_late_it_is_seen(rig, provi
     assert () == rig.world.journal.blocks("rehearsal")
 
 
-def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig):
+def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig) -> None:
     """A shutdown from inside, told as such by EC2, is the machine's own end: it is not bought
     again, and the detail says why it went.
     """
@@ -162,7 +162,7 @@ def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig):
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
-def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, provider):
+def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, provider) -> None:
     """Two hours after its GPUs had nothing to do any more the machine has ended itself; what Google
     keeps of it is deleted by the next update.
     """
@@ -196,7 +196,7 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     assert "ended" == rig.update(after, wanted).status
 
 
-def test_one_of_several_has_no_timer_of_its_own(rig):
+def test_one_of_several_has_no_timer_of_its_own(rig) -> None:
     """A machine of a cluster cannot see whether the others work, so it is given no timer."""
     _, held = rig.made("gcp", gpu="H100:8", nodes=2, idle_after="1h", regions=None)
     console = import_module("providers.rehearsal.clouds.gcp.console")

@@ -13,7 +13,7 @@ from tests.engine.test_cluster import made
 STOPS = Setup(state="stopped")
 
 
-def test_b35_stop_keeps_the_machine_and_start_brings_it_back(lab):
+def test_b35_stop_keeps_the_machine_and_start_brings_it_back(lab) -> None:
     """state: stopped stops what is held; it stays held, is no preemption, and is started again
     where it is, with its limit counted anew.
     """
@@ -37,7 +37,7 @@ def test_b35_stop_keeps_the_machine_and_start_brings_it_back(lab):
     assert lab.alive == []
 
 
-def test_b35_a_refused_stop_is_never_reported_as_stopped(lab):
+def test_b35_a_refused_stop_is_never_reported_as_stopped(lab) -> None:
     """The cloud says no: the error says that it runs on, and so it does."""
     world, held = made(lab)
     lab.alpha.fail(
@@ -51,7 +51,7 @@ def test_b35_a_refused_stop_is_never_reported_as_stopped(lab):
     assert [node.status for node in lab.alive] == ["running"]
 
 
-def test_b41_a_start_without_room_keeps_the_stopped_machine(lab):
+def test_b41_a_start_without_room_keeps_the_stopped_machine(lab) -> None:
     """No room in its place: an error that names the zone; the stopped machine stays held, nothing
     is bought elsewhere.
     """
@@ -70,7 +70,7 @@ def test_b41_a_start_without_room_keeps_the_stopped_machine(lab):
     assert lab.creates == 1 and len(lab.alive) == 1
 
 
-def test_b41_nodes_start_all_or_none(lab):
+def test_b41_nodes_start_all_or_none(lab) -> None:
     """The second node finds no room: the first is stopped again."""
     world, held = made(lab, wanted(ask(nodes=2)))
     stopped = run(operations.update(world, held, wanted(ask(nodes=2), setup=STOPS)))
@@ -80,7 +80,7 @@ def test_b41_nodes_start_all_or_none(lab):
     assert {node.status for node in lab.alive} == {"stopped"}
 
 
-def test_nothing_is_bought_to_be_stopped(lab):
+def test_nothing_is_bought_to_be_stopped(lab) -> None:
     """A cluster that is not there, or has gone, is not made only to be stopped."""
     world = lab.world()
     with pytest.raises(errors.SpecError, match="state"):
@@ -93,7 +93,7 @@ def test_nothing_is_bought_to_be_stopped(lab):
     assert lab.creates == 1
 
 
-def test_a_cloud_that_keeps_no_stopped_machine_says_so(lab):
+def test_a_cloud_that_keeps_no_stopped_machine_says_so(lab) -> None:
     """Without the capability nothing is sent."""
     lab.alpha.capabilities = lab.alpha.capabilities._replace(in_place=frozenset({"labels"}))
     world, held = made(lab)

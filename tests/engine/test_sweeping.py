@@ -65,7 +65,7 @@ def strangers(lab, owner="somebody", name="theirs"):
     return lab.alpha.poll(lab.alpha._ticket(order)).handles[0]
 
 
-def test_what_a_state_claims_is_left(lab):
+def test_what_a_state_claims_is_left(lab) -> None:
     """A machine that a state names, by its id or its handles, is claimed and never deleted."""
     held = bought(lab)
     for claims in (
@@ -78,7 +78,7 @@ def test_what_a_state_claims_is_left(lab):
     assert len(lab.alive) == 1
 
 
-def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab):
+def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab) -> None:
     """A machine whose stack is gone is unclaimed, with the price it was bought at; the sweep
     confirms it gone and closes the journal's books.
     """
@@ -99,7 +99,7 @@ def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab):
     assert held.handles[0].provider in survey.asked
 
 
-def test_an_owner_that_nothing_here_knows_is_not_ours(lab):
+def test_an_owner_that_nothing_here_knows_is_not_ours(lab) -> None:
     """A machine with our labels and a strange owner id is listed as not ours, priced by the
     catalog, and survives a sweep.
     """
@@ -113,7 +113,7 @@ def test_an_owner_that_nothing_here_knows_is_not_ours(lab):
     assert [node.handle for node in lab.alive] == [theirs]
 
 
-def test_a_price_that_nobody_knows_is_unknown(lab):
+def test_a_price_that_nobody_knows_is_unknown(lab) -> None:
     """No price is no zero: a machine that no catalog lists has none, and neither has one at rest,
     whose disks alone are billed.
     """
@@ -126,7 +126,7 @@ def test_a_price_that_nobody_knows_is_unknown(lab):
     assert found.micro_usd is None and "disks" in found.price_source
 
 
-def test_what_a_live_process_is_at_work_on_is_in_use(lab):
+def test_what_a_live_process_is_at_work_on_is_in_use(lab) -> None:
     """A lease that a live process holds, on the cluster or on its ad hoc use, keeps it from being
     swept.
     """
@@ -140,7 +140,7 @@ def test_what_a_live_process_is_at_work_on_is_in_use(lab):
     assert set(verdicts(look(lab, adhoc="own")).values()) == {verdicts_.UNCLAIMED}
 
 
-def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
+def test_b26_what_a_cut_short_run_was_making_is_pending(lab) -> None:
     """A create that a state has as pending belongs to that stack's recovery: it is shown with the
     way out and not swept.
     """
@@ -152,7 +152,7 @@ def test_b26_what_a_cut_short_run_was_making_is_pending(lab):
     assert len(lab.alive) == 1
 
 
-def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab):
+def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab) -> None:
     """While some state could not be read, nothing of a stack's is unclaimed; what is ad hoc still
     is.
     """
@@ -164,7 +164,7 @@ def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab):
     assert [node.mark.owner for node in lab.alive] == ["own"]
 
 
-def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch):
+def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch) -> None:
     """What belongs to a stack that was last seen in another backend is not unclaimed: its state is
     there.
     """
@@ -184,7 +184,7 @@ def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch):
 @pytest.mark.parametrize(
     "error", [Transient("down", provider="beta"), BadCredentials("refused", provider="beta")]
 )
-def test_a_cloud_that_cannot_be_asked_is_a_line(lab, error):
+def test_a_cloud_that_cannot_be_asked_is_a_line(lab, error) -> None:
     """A cloud that fails is trouble, never nothing there; what the others have is still shown."""
     held = bought(lab)
     lab.beta.fail("find", error, times=100)
@@ -198,7 +198,7 @@ def test_a_cloud_that_cannot_be_asked_is_a_line(lab, error):
     assert survey.asked == ("alpha",)
 
 
-def test_a_cloud_without_an_answer_has_a_deadline(lab):
+def test_a_cloud_without_an_answer_has_a_deadline(lab) -> None:
     """One cloud that never answers does not keep the others from being shown."""
     import threading
 
@@ -212,7 +212,7 @@ def test_a_cloud_without_an_answer_has_a_deadline(lab):
     assert survey.asked == ("alpha",) and "no answer within" in survey.trouble[0]
 
 
-def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab):
+def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab) -> None:
     """A cloud that was never used and has no credentials is named as not asked; one where something
     was bought is trouble.
     """
@@ -232,7 +232,7 @@ def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab
     )
 
 
-def test_only_the_journal_knows_of_it(lab):
+def test_only_the_journal_knows_of_it(lab) -> None:
     """What a cloud without labels has is found by the journal's handles, and swept all the same."""
     lab.alpha.marked = False
     held = bought(lab)
@@ -242,7 +242,7 @@ def test_only_the_journal_knows_of_it(lab):
     assert lab.alive == []
 
 
-def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab):
+def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab) -> None:
     """An order that was cut short before its answer is listed as unsettled; sweeping it ends
     whatever it made.
     """
@@ -264,7 +264,7 @@ def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab):
     assert lab.alive == []
 
 
-def test_what_changed_hands_meanwhile_is_left_alone(lab):
+def test_what_changed_hands_meanwhile_is_left_alone(lab) -> None:
     """Between the look and the deletion a run took the machine over: its new generation is not what
     was asked about.
     """
@@ -276,7 +276,7 @@ def test_what_changed_hands_meanwhile_is_left_alone(lab):
     assert len(lab.alive) == 1
 
 
-def test_the_key_of_what_was_swept_goes_with_it(lab):
+def test_the_key_of_what_was_swept_goes_with_it(lab) -> None:
     """A private key of machines that are confirmed gone opens nothing; one of what is still there
     stays.
     """
@@ -291,7 +291,7 @@ def test_the_key_of_what_was_swept_goes_with_it(lab):
     assert not any(each.why for each in swept(lab, look(lab))) and not place.exists()
 
 
-def test_what_cannot_be_deleted_says_what_still_costs_money(lab):
+def test_what_cannot_be_deleted_says_what_still_costs_money(lab) -> None:
     """A deletion that fails names the machine and its price."""
     held = bought(lab)
     survey = look(lab)
@@ -301,7 +301,7 @@ def test_what_cannot_be_deleted_says_what_still_costs_money(lab):
     assert len(lab.alive) == 1
 
 
-def test_an_empty_owner_is_never_everybody_in_a_clean_up(lab):
+def test_an_empty_owner_is_never_everybody_in_a_clean_up(lab) -> None:
     """The engine's own clean-ups refuse an empty owner: an adapter would take it for all owners."""
     from providers.engine.termination.settle import release
     from providers.errors import GpusError
@@ -348,7 +348,7 @@ STATE = {
 }
 
 
-def test_what_a_state_says_is_read():
+def test_what_a_state_says_is_read() -> None:
     """Owners, generations, handles, leftovers, pending creates and settings of one world come out
     of exported states.
     """
@@ -364,7 +364,7 @@ def test_what_a_state_says_is_read():
     assert set(command.claims_of({"dev": STATE}, "live").owners) == {"own2"}
 
 
-def test_the_backend_is_the_one_that_pulumi_would_use(tmp_path, monkeypatch):
+def test_the_backend_is_the_one_that_pulumi_would_use(tmp_path, monkeypatch) -> None:
     """PULUMI_BACKEND_URL, then the project's own, then the log-in; one spelling, and no password in
     it.
     """
@@ -382,7 +382,7 @@ def test_the_backend_is_the_one_that_pulumi_would_use(tmp_path, monkeypatch):
     assert spelled("file:///a/b/") == "file:///a/b"
 
 
-def test_nothing_is_read_where_pulumi_is_missing(tmp_path, monkeypatch):
+def test_nothing_is_read_where_pulumi_is_missing(tmp_path, monkeypatch) -> None:
     """Without pulumi no state can be read, which is said and makes nothing unclaimed."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -390,7 +390,7 @@ def test_nothing_is_read_where_pulumi_is_missing(tmp_path, monkeypatch):
     assert claims.unread == ("the list of stacks",)
 
 
-def test_cancelled_looks_leave_no_task(lab):
+def test_cancelled_looks_leave_no_task(lab) -> None:
     """A survey ends with nothing of its own still running."""
 
     async def go():

@@ -18,7 +18,7 @@ class Homes:
     can be written beside.
     """
 
-    def __init__(self, lab, monkeypatch, *, share=True):
+    def __init__(self, lab, monkeypatch, *, share=True) -> None:
         self.lab, self._monkeypatch, self._share = lab, monkeypatch, share
         self._homes = 0
 
@@ -38,7 +38,7 @@ class Homes:
         assert opened.journal.path.parent == home
         return opened
 
-    def asleep(self, method, meanwhile, *, after=False):
+    def asleep(self, method, meanwhile, *, after=False) -> None:
         """While the next call of the cloud's method is under way (before its work, or after it),
         something happens elsewhere.
         """
@@ -68,7 +68,7 @@ def elsewhere(homes, work):
     """Something that a run in another home does to its end; its result is kept in the list."""
     done = []
 
-    def happens():
+    def happens() -> None:
         homes.lab.clock.advance(5)
         done.append(run(work(homes.world())))
         homes.lab.clock.advance(5)
@@ -80,7 +80,7 @@ def create(generation, want=None):
     return lambda world: operations.create(world, want or wanted(), generation)
 
 
-def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, homes):
+def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, homes) -> None:
     """The call was sent and not carried out when the run fell asleep: awake, it ends with nothing
     of its own.
     """
@@ -99,7 +99,7 @@ def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, home
     assert first.journal.orders("rehearsal", "own") == ()
 
 
-def test_what_another_run_has_adopted_is_not_released_by_the_one_that_made_it(lab, homes):
+def test_what_another_run_has_adopted_is_not_released_by_the_one_that_made_it(lab, homes) -> None:
     """The call was carried out and not answered: the other run takes the machine over, and the
     woken one leaves it alone.
     """
@@ -112,7 +112,7 @@ def test_what_another_run_has_adopted_is_not_released_by_the_one_that_made_it(la
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["labels", "no labels"])
-def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, marked):
+def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, marked) -> None:
     """The woken CLI overwrites the state: whichever home runs next finds the machine again, and
     buys none.
     """
@@ -127,7 +127,7 @@ def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, ma
     assert [node.handle for node in lab.alive] == list(held.handles)
 
 
-def test_two_runs_that_place_one_state_anew_leave_one_placement(lab, homes):
+def test_two_runs_that_place_one_state_anew_leave_one_placement(lab, homes) -> None:
     """Under one generation too: what the other run has bought for the same id is never taken for
     one too many.
     """
@@ -141,7 +141,7 @@ def test_two_runs_that_place_one_state_anew_leave_one_placement(lab, homes):
     assert [node.handle for node in lab.alive] == list(done[0].handles)
 
 
-def test_a_run_that_lost_the_cluster_sends_no_further_creating_call(lab, leased_homes):
+def test_a_run_that_lost_the_cluster_sends_no_further_creating_call(lab, leased_homes) -> None:
     """One place refuses while the other home takes over: the next place is not asked."""
     lab.alpha.stock = {("north-a", "spot"): 0, ("north-b", "spot"): 0}
     happens, done = elsewhere(leased_homes, create("g2"))
@@ -153,7 +153,7 @@ def test_a_run_that_lost_the_cluster_sends_no_further_creating_call(lab, leased_
 
 
 @pytest.mark.parametrize("step", ["create", "settle"])
-def test_a_run_that_lost_the_cluster_never_takes_it_again(lab, leased_homes, step):
+def test_a_run_that_lost_the_cluster_never_takes_it_again(lab, leased_homes, step) -> None:
     """It deleted, and slept; the stack went on elsewhere: its own next step changes nothing, in
     another of its processes too.
     """
@@ -172,7 +172,7 @@ def test_a_run_that_lost_the_cluster_never_takes_it_again(lab, leased_homes, ste
     assert lab.alive == [] and not (lab.home / ".gpus" / "rehearsal" / "own").exists()
 
 
-def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(lab, homes):
+def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(lab, homes) -> None:
     """The state names one machine, and another of the same cluster exists under another generation:
     it is half-made until it is gone.
     """
@@ -195,7 +195,7 @@ def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(la
     assert run(operations.read(world, after)).reasons == ()
 
 
-def test_where_the_state_names_a_dead_machine_the_next_create_adopts_the_other(lab, homes):
+def test_where_the_state_names_a_dead_machine_the_next_create_adopts_the_other(lab, homes) -> None:
     """What the state names is gone and another run's machine is there: the look says gone, and the
     create takes that one over.
     """
@@ -209,7 +209,9 @@ def test_where_the_state_names_a_dead_machine_the_next_create_adopts_the_other(l
     assert lab.creates == creates
 
 
-def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label_of(lab, homes):
+def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label_of(
+    lab, homes
+) -> None:
     """Another resource of the state names it: nothing releases it."""
     world = homes.world()
     held = run(operations.create(world, wanted(), "g1"))
@@ -224,7 +226,7 @@ def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label
     assert (after.leftovers, after.reasons) == ((), ()) and len(lab.alive) == 2
 
 
-def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, homes):
+def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, homes) -> None:
     """Two runs labelled one machine in turn: what the state names is deleted with it, not left for
     another's.
     """
@@ -239,7 +241,7 @@ def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, 
     assert lab.alive == []
 
 
-def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, leased_homes):
+def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, leased_homes) -> None:
     """What is there beside the state while another process works on it is that one's business."""
     held = run(operations.create(leased_homes.world(), wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
@@ -258,7 +260,9 @@ def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, le
     assert run(operations.read(leased_homes.world(), held)).reasons != ()
 
 
-def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_took_it(tmp_path):
+def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_took_it(
+    tmp_path,
+) -> None:
     """A crash in the middle of the write leaves an empty file: the run before has lost the cluster,
     and the next one takes it.
     """
@@ -276,7 +280,7 @@ def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_to
     )
 
 
-def test_the_leases_are_their_owners_alone_and_do_not_pile_up(tmp_path):
+def test_the_leases_are_their_owners_alone_and_do_not_pile_up(tmp_path) -> None:
     """0700 and 0600; of former holders so many are kept as a sleeping run may be."""
     before = os.umask(0)
     try:
@@ -292,7 +296,9 @@ def test_the_leases_are_their_owners_alone_and_do_not_pile_up(tmp_path):
     assert sum(each.is_file() for each in every) == KEPT
 
 
-def test_a_backend_that_cannot_be_written_buys_nothing_and_deletes_all_the_same(lab, leased_homes):
+def test_a_backend_that_cannot_be_written_buys_nothing_and_deletes_all_the_same(
+    lab, leased_homes
+) -> None:
     """Without the lease nothing is bought; what costs money is deleted whatever can be written."""
     held = run(operations.create(leased_homes.world(), wanted(ask()), "g1"))
     import shutil

@@ -34,7 +34,7 @@ def served(**workload):
 )
 def test_a_token_that_travels_in_clear_is_said_with_the_safer_way(
     provider, workload, port, tmp_path, monkeypatch
-):
+) -> None:
     """Wherever a machine answers by plain HTTP."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     gpu = {"gpu": "RTX-4090:2"} if provider == "clore" else {}
@@ -47,7 +47,9 @@ def test_a_token_that_travels_in_clear_is_said_with_the_safer_way(
 
 
 @pytest.mark.parametrize(("provider", "changes"), [("modal", {}), ("gcp", {"expose": "private"})])
-def test_nothing_is_said_where_no_token_travels_in_clear(provider, changes, tmp_path, monkeypatch):
+def test_nothing_is_said_where_no_token_travels_in_clear(
+    provider, changes, tmp_path, monkeypatch
+) -> None:
     """Modal's own door has TLS; a private service is reached through ssh alone."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     assert not [text for text in notes(provider, **changes) if "clear" in text]
@@ -68,7 +70,7 @@ def test_nothing_is_said_where_no_token_travels_in_clear(provider, changes, tmp_
         ("https://x.modal.run", "gpus ssh llama -s dev", "/v1/models"),
     ],
 )
-def test_the_line_that_tries_a_service_says_it_too(url, login, said):
+def test_the_line_that_tries_a_service_says_it_too(url, login, said) -> None:
     """As a comment, so that the line still works as it is shown."""
     line = tried_by("gcp", [url], "echo x", login)
     assert line.endswith(said) and line.startswith(
@@ -86,7 +88,7 @@ GATED = [
 
 @pytest.mark.parametrize("provider", ["gcp", "aws", "modal"])
 @pytest.mark.parametrize("model", GATED)
-def test_a_gated_model_without_a_token_is_said(provider, model, tmp_path, monkeypatch):
+def test_a_gated_model_without_a_token_is_said(provider, model, tmp_path, monkeypatch) -> None:
     """With the secret to declare, by the provider whose machines would fetch it."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     todo = (
@@ -116,14 +118,14 @@ def test_a_gated_model_without_a_token_is_said(provider, model, tmp_path, monkey
 )
 def test_nothing_is_said_where_a_token_is_declared_or_none_is_wanted(
     provider, changes, tmp_path, monkeypatch
-):
+) -> None:
     """Also where it may be in a provider's own secret, or the program fetches elsewhere."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     given = {**served(model="meta-llama/Llama-3.1-8B"), **changes}
     assert not [text for text in notes(provider, **given) if "gated" in text]
 
 
-def test_a_reference_for_another_provider_does_not_count(tmp_path, monkeypatch):
+def test_a_reference_for_another_provider_does_not_count(tmp_path, monkeypatch) -> None:
     """A plan over both names the one that would start without."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     given = {**served(model="meta-llama/Llama-3.1-8B"), "secrets": {"HF_TOKEN": {"aws": "ssm:/hf"}}}

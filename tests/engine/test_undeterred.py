@@ -37,7 +37,7 @@ def full_disk(tmp_path):
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def fill(place):
+def fill(place) -> None:
     with (place / "filling").open("wb", buffering=0) as file:
         try:
             while True:
@@ -46,23 +46,23 @@ def fill(place):
             pass
 
 
-def close(lab):
+def close(lab) -> None:
     for world in lab.worlds:
         world.close()
 
 
-def scramble(path):
+def scramble(path) -> None:
     for file in path.parent.glob(f"{path.name}-*"):
         file.unlink()
     path.write_bytes(random.Random(7).randbytes(9_000))
 
 
-def truncate(path):
+def truncate(path) -> None:
     """The beginning of a journal, as a full disk or a copy that was cut short leaves it."""
     path.write_bytes(path.read_bytes()[:5_000])
 
 
-def make_newer(path):
+def make_newer(path) -> None:
     db = sqlite3.connect(path)
     (version,) = db.execute("PRAGMA user_version").fetchone()
     db.execute(f"PRAGMA user_version={version + 1}")
@@ -72,7 +72,7 @@ def make_newer(path):
     db.close()
 
 
-def make_a_folder(path):
+def make_a_folder(path) -> None:
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
     path.mkdir()
@@ -87,7 +87,7 @@ HARM = {
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, harm):
+def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, harm) -> None:
     """The machine of the state and a second one that only its labels name are deleted; one warning
     says what is wrong and what mends it.
     """
@@ -114,7 +114,9 @@ def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, har
 
 
 @pytest.mark.parametrize("when", ["before", "midway"])
-def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(lab, tmp_path, monkeypatch, when):
+def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(
+    lab, tmp_path, monkeypatch, when
+) -> None:
     """On a real file system without a byte left: deleted all the same; "make room", never "make it
     writable". Buying still refuses.
     """
@@ -143,7 +145,9 @@ def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(lab, tmp_path, mon
         close(lab)
 
 
-def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(lab, tmp_path, monkeypatch):
+def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(
+    lab, tmp_path, monkeypatch
+) -> None:
     """With room again, the journal still has it as running: a sweep looks, and writes that it is
     gone.
     """
@@ -163,7 +167,7 @@ def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(lab, tmp_path, 
         close(lab)
 
 
-def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch):
+def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch) -> None:
     """Another process has it locked: the deletion reads past the lock, and the line says to wait
     for that process or to stop it.
     """
@@ -188,7 +192,7 @@ def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch):
         other.stdin.close()
 
 
-def test_a_copy_still_knows_what_only_the_journal_does(lab, tmp_path, monkeypatch):
+def test_a_copy_still_knows_what_only_the_journal_does(lab, tmp_path, monkeypatch) -> None:
     """Where the journal can be read and not written, the lease that another live process has there
     still holds.
     """
@@ -210,7 +214,7 @@ def test_a_copy_still_knows_what_only_the_journal_does(lab, tmp_path, monkeypatc
 def lost_home(request, lab, monkeypatch):
     """A home that could be used when the machine was bought, and cannot any more."""
 
-    def lose():
+    def lose() -> None:
         close(lab)
         if request.param == "read-only":
             real = os.access
@@ -227,7 +231,7 @@ def lost_home(request, lab, monkeypatch):
     return lose
 
 
-def test_a_destroy_needs_no_home(lab, lost_home):
+def test_a_destroy_needs_no_home(lab, lost_home) -> None:
     """The folder is read-only, gone, or no folder: what the state and the labels name is deleted."""
     held = run(operations.create(lab.world(), wanted(), "g1"))
     run(operations.create(lab.world(), wanted(name="orphan"), "g2"))
@@ -238,7 +242,7 @@ def test_a_destroy_needs_no_home(lab, lost_home):
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm):
+def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm) -> None:
     """What a state's owner has and no cluster claims is deleted; an ad hoc machine may be in use,
     so it stays and says how it goes.
     """
@@ -264,7 +268,7 @@ def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm):
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
+def test_a_release_without_the_journal_goes_by_the_labels(lab, harm) -> None:
     """`gpus release NAME`: what has the name and this user's owner id is deleted."""
     from providers.adhoc import access
 
@@ -278,7 +282,7 @@ def test_a_release_without_the_journal_goes_by_the_labels(lab, harm):
     assert not lab.alive
 
 
-def test_what_cannot_be_deleted_is_still_named(lab):
+def test_what_cannot_be_deleted_is_still_named(lab) -> None:
     """Without a journal too, a cloud that does not answer is no success: the machine and its price
     are told.
     """

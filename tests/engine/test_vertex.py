@@ -31,7 +31,7 @@ RATES = {"overrides": [{"provider": "vertex", "price_usd_per_hour": 0.5}]}
 
 
 class Rig:
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = open_store()
         self.said = []
         self.world = self.opened()
@@ -57,7 +57,7 @@ class Rig:
     def update(self, held, wanted=None):
         return asyncio.run(operations.update(self.world, held, wanted or self.wanted()))
 
-    def delete(self, held):
+    def delete(self, held) -> None:
         asyncio.run(operations.delete(self.world, held))
 
     def sent(self, method="customJobs.create"):
@@ -77,7 +77,7 @@ def rig(tmp_path, monkeypatch):
     made.world.close()
 
 
-def test_a_finished_job_is_done_and_never_bought_again(rig):
+def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     """It runs, ends, is read as ended for ever; an update leaves it; the same declaration from
     another run adopts it; delete removes its record.
     """
@@ -109,7 +109,7 @@ def test_a_finished_job_is_done_and_never_bought_again(rig):
     )
 
 
-def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig):
+def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig) -> None:
     """A job's label keeps its first generation. Another machine, which has the state alone, ends
     it; here the generation that lost it does not.
     """
@@ -127,7 +127,7 @@ def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig):
     assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
 
 
-def test_a_failed_job_stays_failed(rig):
+def test_a_failed_job_stays_failed(rig) -> None:
     """A job whose code ends badly is told once, with Google's words, and bought no second time;
     neither is one that ran into its timeout.
     """
@@ -147,7 +147,7 @@ def test_a_failed_job_stays_failed(rig):
     assert "failed" == late.status and "expired" in late.detail and 2 == rig.sent()
 
 
-def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig):
+def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig) -> None:
     """Cancelled at Google's console: the state says failed, cancelled; nothing is bought again."""
     held = rig.create()
     rig.world.adapter("vertex").real._client.call(
@@ -173,7 +173,7 @@ def _context():
     return Context("a test")
 
 
-def test_release_is_a_cancel_seen_to_its_end(rig):
+def test_release_is_a_cancel_seen_to_its_end(rig) -> None:
     """A running job is cancelled once, and delete returns only when it is in its final state; again
     is fine.
     """
@@ -192,7 +192,7 @@ def test_release_is_a_cancel_seen_to_its_end(rig):
 
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed"])
-def test_a_lost_answer_is_one_job(rig, fault):
+def test_a_lost_answer_is_one_job(rig, fault) -> None:
     """Vertex AI made it and the answer was lost: it is found by the order's label, and no second
     request is sent.
     """
@@ -201,7 +201,7 @@ def test_a_lost_answer_is_one_job(rig, fault):
     assert ("running", 1, 1) == (held.status, rig.sent(), len(rig.live()))
 
 
-def test_a_request_that_arrives_twice_is_one_job(rig):
+def test_a_request_that_arrives_twice_is_one_job(rig) -> None:
     """There is no request id: the second job is cancelled before the order counts as done."""
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "twice")
@@ -211,7 +211,7 @@ def test_a_request_that_arrives_twice_is_one_job(rig):
     assert rig.read(held).reasons == ()
 
 
-def test_a_late_request_is_no_second_job(rig):
+def test_a_late_request_is_no_second_job(rig) -> None:
     """The connection broke and the request is carried out later: what it made is found, or ended
     with the rest; one job is left.
     """
@@ -223,7 +223,7 @@ def test_a_late_request_is_no_second_job(rig):
     assert () == rig.live()
 
 
-def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig):
+def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig) -> None:
     """The answer is lost and the list cannot be had: unsettled, one request; later the same job is
     found and taken over.
     """
@@ -248,7 +248,7 @@ def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig):
     )
 
 
-def test_no_room_is_the_next_region(rig):
+def test_no_room_is_the_next_region(rig) -> None:
     """A job that ends with RESOURCE_EXHAUSTED before it ran is no capacity there; its record is
     removed, and the next region is asked.
     """
@@ -266,7 +266,7 @@ def test_no_room_is_the_next_region(rig):
     assert () == rig.live() and [] == list(rig.world.adapter("vertex").find("owner1"))
 
 
-def test_a_job_that_does_not_start_in_time_is_the_next_region(rig):
+def test_a_job_that_does_not_start_in_time_is_the_next_region(rig) -> None:
     """Stuck in PENDING past the wait: cancelled, seen cancelled, and the next place is asked."""
     rig.store.add_fault("vertex", "customJobs.create", "slow", seconds=3_000)
     held = rig.create()
@@ -274,7 +274,7 @@ def test_a_job_that_does_not_start_in_time_is_the_next_region(rig):
     assert 1 == rig.sent("customJobs.cancel") and 1 == len(rig.live())
 
 
-def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig):
+def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig) -> None:
     """The account's limit ends that GPU in that region; another region has its own."""
     rig.store.set_quota("vertex", "us-central1", "custom_model_training_nvidia_l4_gpus", 0)
     held = rig.create()
@@ -286,7 +286,7 @@ def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig):
     )
 
 
-def test_missing_rights_end_the_walk_with_what_to_grant(rig):
+def test_missing_rights_end_the_walk_with_what_to_grant(rig) -> None:
     """Where Vertex AI alone is allowed, a refusal of the account is all there is to say."""
     from providers.errors import BadCredentials
 
@@ -296,7 +296,7 @@ def test_missing_rights_end_the_walk_with_what_to_grant(rig):
     assert 1 == rig.sent()
 
 
-def test_a_spot_job_that_was_taken_back_is_placed_anew(rig):
+def test_a_spot_job_that_was_taken_back_is_placed_anew(rig) -> None:
     """Preempted is not finished: the next update makes one new job."""
     rig.store.set_latency("vertex", "job", 90_000)
     wanted = rig.wanted(spot="only", prices=RATES)
@@ -314,7 +314,7 @@ def test_a_spot_job_that_was_taken_back_is_placed_anew(rig):
     )
 
 
-def test_flex_start_waits_in_the_queue_and_goes_on(rig):
+def test_flex_start_waits_in_the_queue_and_goes_on(rig) -> None:
     """No stock: the last hope stays queued; with stock the next update has it, by the one request."""
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.set_stock("vertex", "", "", "", 0)
@@ -327,7 +327,7 @@ def test_flex_start_waits_in_the_queue_and_goes_on(rig):
     assert () == rig.live()
 
 
-def test_several_nodes_are_one_job(rig):
+def test_several_nodes_are_one_job(rig) -> None:
     """Two nodes: a pool of one and a pool of the rest, two handles, one cancel."""
     rig.store.set_latency("vertex", "job", 90_000)
     held = rig.create(rig.wanted(nodes=3))
@@ -341,7 +341,7 @@ def test_several_nodes_are_one_job(rig):
     assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
 
 
-def test_a_stray_job_can_be_taken_over_by_its_native_id(rig):
+def test_a_stray_job_can_be_taken_over_by_its_native_id(rig) -> None:
     """`pulumi import` of a job: what it is, in which project, whose it is."""
     held = rig.create()
     found = asyncio.run(operations.adopt_stray(rig.world, "vertex", held.handles[0].native_id))
@@ -354,7 +354,7 @@ def test_a_stray_job_can_be_taken_over_by_its_native_id(rig):
     )
 
 
-def test_releasing_the_owner_ends_what_a_killed_run_left(rig):
+def test_releasing_the_owner_ends_what_a_killed_run_left(rig) -> None:
     """An order of a killed run is settled and its job cancelled, without a cluster that knows of
     it.
     """
@@ -370,7 +370,7 @@ def test_releasing_the_owner_ends_what_a_killed_run_left(rig):
         other.close()
 
 
-def test_a_delete_that_reaches_nothing_says_what_may_still_cost_money(rig):
+def test_a_delete_that_reaches_nothing_says_what_may_still_cost_money(rig) -> None:
     """While Vertex AI refuses every call, destroy names the job."""
     rig.store.set_latency("vertex", "job", 90_000)
     held = rig.create()
@@ -382,7 +382,7 @@ def test_a_delete_that_reaches_nothing_says_what_may_still_cost_money(rig):
     assert () == rig.live()
 
 
-def test_vertex_is_the_fallback_of_compute_engine(rig):
+def test_vertex_is_the_fallback_of_compute_engine(rig) -> None:
     """One declaration: the machine first; where there is none, the custom job."""
     rig.store.set_stock("gcp", "", "", "", 0)
     held = rig.create(rig.wanted(providers=["gcp", "vertex"], regions=["us-central1"]))

@@ -14,9 +14,10 @@ from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import MARKET, ask, offer, run, wanted
 from tests.engine.test_acquire import create
+from typing import Never
 
 
-def test_stop_ends_before_the_next_attempt(lab):
+def test_stop_ends_before_the_next_attempt(lab) -> None:
     """The user's stop lets the call under way end, releases it, and says that nothing is left."""
     world = lab.world()
     lab.alpha.create_s = 100_000
@@ -33,13 +34,13 @@ def test_stop_ends_before_the_next_attempt(lab):
     assert lab.alive == []
 
 
-def test_cancelled_caller_releases_what_was_made(lab):
+def test_cancelled_caller_releases_what_was_made(lab) -> None:
     """When the caller is cancelled, the purchase ends by itself, what it made is deleted, and the
     journal is closed.
     """
     world = lab.world()
 
-    async def work():
+    async def work() -> None:
         task = asyncio.ensure_future(operations.create(world, wanted(), "g1"))
         while not lab.alpha.calls["submit"]:
             await asyncio.sleep(0.001)
@@ -53,11 +54,11 @@ def test_cancelled_caller_releases_what_was_made(lab):
     assert world.journal.leased("rehearsal", "own") == ()
 
 
-def test_no_intent_no_purchase(lab, monkeypatch):
+def test_no_intent_no_purchase(lab, monkeypatch) -> None:
     """Without a durable intent nothing is bought."""
     world = lab.world()
 
-    def broken(*_):
+    def broken(*_) -> Never:
         raise errors.GpusError("disk full")
 
     monkeypatch.setattr(world.journal, "intend", broken)
@@ -66,7 +67,7 @@ def test_no_intent_no_purchase(lab, monkeypatch):
     assert lab.creates == 0
 
 
-def test_intent_is_written_before_the_call(lab):
+def test_intent_is_written_before_the_call(lab) -> None:
     """The order is in the journal, with its token and names, when the creating call is made."""
     world = lab.world()
     seen = []
@@ -81,7 +82,7 @@ def test_intent_is_written_before_the_call(lab):
     assert seen[0].order == lab.alpha.orders[0]
 
 
-def test_call_that_never_ends_is_unknown_not_absent(lab):
+def test_call_that_never_ends_is_unknown_not_absent(lab) -> None:
     """A creating call that is still under way keeps "nothing was made" from counting."""
     import threading
 
@@ -100,7 +101,7 @@ def test_call_that_never_ends_is_unknown_not_absent(lab):
     assert lab.beta.calls["submit"] == 0
 
 
-def test_reservations_at_one_place_are_separate_pools(lab):
+def test_reservations_at_one_place_are_separate_pools(lab) -> None:
     """One reservation that is used up does not block another at the same place."""
     lab.offers = table([offer("alpha", "north", "north-a", capacity="reservation", usd=10)])
     lab.alpha.group = lambda candidates: 1
@@ -111,7 +112,7 @@ def test_reservations_at_one_place_are_separate_pools(lab):
     assert held.reservation == "two"
 
 
-def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab):
+def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab) -> None:
     """An answer lost at the last place, with nothing made for certain, does not end the walk: one
     more order with its own token does.
     """
@@ -125,7 +126,7 @@ def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab
     assert [attempt.outcome for attempt in failed.value.attempts] == ["OutcomeUnknown"] * 2
 
 
-def test_what_is_wrong_with_an_account_that_alone_could_serve_is_the_whole_answer(lab):
+def test_what_is_wrong_with_an_account_that_alone_could_serve_is_the_whole_answer(lab) -> None:
     """Where every candidate is one provider's, its configuration error ends the walk at once and is
     what the user reads.
     """
@@ -140,7 +141,7 @@ def test_what_is_wrong_with_an_account_that_alone_could_serve_is_the_whole_answe
     assert lab.creates == 1
 
 
-def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
+def test_a_reservation_that_is_nowhere_takes_one_attempt(lab) -> None:
     """One line for it, then another reservation, then the next capacity kind."""
     ways = (Capacity("reservation", "mine"), Capacity("reservation", "yours"), "spot")
     error = errors.Unsupported(
@@ -160,7 +161,7 @@ def test_a_reservation_that_is_nowhere_takes_one_attempt(lab):
     ]
 
 
-def test_attempt_lines_have_their_own_words_and_fit(lab):
+def test_attempt_lines_have_their_own_words_and_fit(lab) -> None:
     """What was made and went again is not called sold out, and every line of an attempt fits 96
     columns.
     """

@@ -41,7 +41,7 @@ VERTEX = {
 
 
 class Rig:
-    def __init__(self, capsys):
+    def __init__(self, capsys) -> None:
         self.capsys = capsys
         self.store = open_store()
         self.said = []
@@ -87,7 +87,7 @@ def rig(tmp_path, monkeypatch, capsys):
     made.world.close()
 
 
-def test_doctor_of_a_stand_in_reports_what_was_ordered_and_nothing_of_this_computer(rig):
+def test_doctor_of_a_stand_in_reports_what_was_ordered_and_nothing_of_this_computer(rig) -> None:
     """A healthy rehearsal machine has nothing wrong, is called a stand-in, and no check speaks of
     the computer that it runs on.
     """
@@ -98,7 +98,7 @@ def test_doctor_of_a_stand_in_reports_what_was_ordered_and_nothing_of_this_compu
     assert [line.split()[:3] for line in rest] == [["driver", "ok", "8"]] and "8 x H100" in rest[0]
 
 
-def test_doctor_of_a_stand_in_whose_driver_is_rehearsed_to_be_gone_says_so(rig):
+def test_doctor_of_a_stand_in_whose_driver_is_rehearsed_to_be_gone_says_so(rig) -> None:
     """What the stand-in's own nvidia-smi does not answer is wrong there, as on a real machine."""
     held = rig.create(MACHINE)
     place = (
@@ -114,7 +114,9 @@ def test_doctor_of_a_stand_in_whose_driver_is_rehearsed_to_be_gone_says_so(rig):
 
 
 @pytest.mark.parametrize("looked", [False, True])
-def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_to_do(rig, looked):
+def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_to_do(
+    rig, looked
+) -> None:
     """Before and after the look that notices it: when, by which limit, and what gets a new one;
     never that none was placed, nor that `up` places it.
     """
@@ -130,7 +132,7 @@ def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_
         assert "none that was placed" not in err and "places it anew" not in err
 
 
-def test_what_was_kept_of_an_ended_machine_is_shown(rig):
+def test_what_was_kept_of_an_ended_machine_is_shown(rig) -> None:
     """The end of what it wrote, where it was kept here, comes out after its machine has gone."""
     held = rig.create(MACHINE)
     rig.store.advance(21 * 3_600)
@@ -141,7 +143,7 @@ def test_what_was_kept_of_an_ended_machine_is_shown(rig):
     assert rig.gpus("logs", "t") == (0, "the last line\n", "")
 
 
-def test_a_machine_that_its_ttl_stopped_and_keeps_is_listed_as_ended(rig):
+def test_a_machine_that_its_ttl_stopped_and_keeps_is_listed_as_ended(rig) -> None:
     """With `on_ttl: keep` it stands in `gpus ps` as ended, with no price by the hour and no end to
     come.
     """
@@ -153,7 +155,7 @@ def test_a_machine_that_its_ttl_stopped_and_keeps_is_listed_as_ended(rig):
     assert "by its ttl and its machine is ended" in rig.gpus("ssh", "t")[2]
 
 
-def test_ps_shows_when_a_modal_job_ends_at_the_latest_and_then_that_it_has(rig):
+def test_ps_shows_when_a_modal_job_ends_at_the_latest_and_then_that_it_has(rig) -> None:
     """Every attempt at its timeout while it runs; once over, no price, no end to come, in the table
     and as JSON.
     """
@@ -178,7 +180,7 @@ def test_ps_shows_when_a_modal_job_ends_at_the_latest_and_then_that_it_has(rig):
     assert "ended before 20" in row and "at the latest" not in row and "0.8" not in row
 
 
-def test_a_job_that_succeeded_reads_as_done_until_the_next_update_releases_its_machine(rig):
+def test_a_job_that_succeeded_reads_as_done_until_the_next_update_releases_its_machine(rig) -> None:
     """No reason (Pulumi would call it unhealthy), the exit code at every look, and an edit of the
     state alone that makes `up` release the rest.
     """
@@ -217,7 +219,9 @@ CLORE_JOB = {
     ],
     ids=["kept", "clore"],
 )
-def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(rig, spec, ends):
+def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(
+    rig, spec, ends
+) -> None:
     """Kept machines, and those of a market where none ends itself, cost what they did until they
     are released; the budget goes on counting them.
     """
@@ -232,7 +236,7 @@ def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(ri
     assert [launch.ended_at for launch in rig.world.journal.launches("rehearsal")] == [None]
 
 
-def test_a_job_that_its_ttl_ended_before_it_said_how_is_over_and_not_well(rig):
+def test_a_job_that_its_ttl_ended_before_it_said_how_is_over_and_not_well(rig) -> None:
     """Its machine was deleted by the cloud: that is told, and `gpus wait` ends with 1."""
     rig.store.set_latency("gcp", "job", 4 * 3_600)
     held = rig.create({**JOB, "ttl": "1h"})
@@ -242,7 +246,7 @@ def test_a_job_that_its_ttl_ended_before_it_said_how_is_over_and_not_well(rig):
     assert code == 1 and "ended by their own limit before it said how it ended" in err
 
 
-def test_a_rehearsed_custom_job_has_no_log_and_says_so(rig):
+def test_a_rehearsed_custom_job_has_no_log_and_says_so(rig) -> None:
     """One line: it was played, and what shows a live one's."""
     rig.create(VERTEX)
     code, out, err = rig.gpus("logs", "t")

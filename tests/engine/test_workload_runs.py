@@ -31,7 +31,7 @@ SEVERAL = {
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
-def test_several_machines_are_told_of_each_other_by_login(provider, rig):
+def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None:
     """The same hand-over as live, by the stand-ins' own line; what it writes is what the start-up
     script of each waits for, and makes a rank of.
     """
@@ -68,7 +68,7 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig):
         )
 
 
-def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig):
+def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig) -> None:
     """By login as live: the file is the machine's, and no order, state or journal holds it."""
     lab = rig("gcp")
     held = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
@@ -78,7 +78,7 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig):
     assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(held.to_dict())
 
 
-def test_what_cannot_be_told_is_released(rig, monkeypatch):
+def test_what_cannot_be_told_is_released(rig, monkeypatch) -> None:
     """Where the machines can't be told of each other nothing would ever start there: they go, and
     the attempt says why.
     """
@@ -93,7 +93,9 @@ def test_what_cannot_be_told_is_released(rig, monkeypatch):
     assert [node.status for node in lab.alive() if node.status == "running"] == []
 
 
-def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_where_one_did(rig):
+def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_where_one_did(
+    rig,
+) -> None:
     """One that has ended while another still runs is no loss; the job's status is the worst of its
     machines'.
     """
@@ -115,7 +117,7 @@ def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_whe
 
 
 @pytest.mark.parametrize("code", [0, 7])
-def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, capsys):
+def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, capsys) -> None:
     """Its exit code, the end of its output, and for all that needs a machine a refusal that says
     what there is instead.
     """
@@ -162,7 +164,7 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     assert "found none that was placed from this machine" in capsys.readouterr().err
 
 
-def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
+def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch) -> None:
     """With the bucket's own program, into the folder that was named; without it the line to run is
     told.
     """
@@ -205,7 +207,7 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("spec", [JOB, SERVICE])
-def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
+def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys) -> None:
     """Modal's own log of a job and of a service; nobody logs in to either, which is said with what
     there is instead.
     """
@@ -231,7 +233,9 @@ def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys):
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-def test_what_a_job_or_service_runs_in_is_logged_into_like_any_machine(provider, rig, capsys):
+def test_what_a_job_or_service_runs_in_is_logged_into_like_any_machine(
+    provider, rig, capsys
+) -> None:
     """Where the workload runs on a machine of ours, `gpus ssh` and `gpus logs` lead there while it
     runs.
     """

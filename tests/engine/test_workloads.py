@@ -34,7 +34,7 @@ SERVICE = {
 
 
 class Rig:
-    def __init__(self, provider):
+    def __init__(self, provider) -> None:
         self.provider = provider
         self.store = open_store()
         self.said = []
@@ -82,7 +82,7 @@ def rig(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("provider", CLOUDS)
-def test_a_job_runs_to_its_end_and_is_never_bought_again(provider, rig):
+def test_a_job_runs_to_its_end_and_is_never_bought_again(provider, rig) -> None:
     """Running, then ended with its exit code; the next update buys nothing and leaves nothing that
     costs money.
     """
@@ -102,7 +102,7 @@ def test_a_job_runs_to_its_end_and_is_never_bought_again(provider, rig):
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-def test_a_failed_job_is_failed_with_its_code(provider, rig):
+def test_a_failed_job_is_failed_with_its_code(provider, rig) -> None:
     """The exit code of what ran is the detail; it is done, and not tried again."""
     lab = rig(provider)
     lab.store.add_fault(provider, "node.work", "job-fails", None, code=7)
@@ -114,7 +114,7 @@ def test_a_failed_job_is_failed_with_its_code(provider, rig):
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-def test_a_finished_job_keeps_its_machine_where_that_is_said(provider, rig):
+def test_a_finished_job_keeps_its_machine_where_that_is_said(provider, rig) -> None:
     """`on_done: keep` leaves the machine, and asks for nothing."""
     lab = rig(provider)
     wanted = lab.wanted({**JOB, "workload": {**JOB["workload"], "on_done": "keep"}})
@@ -126,7 +126,7 @@ def test_a_finished_job_keeps_its_machine_where_that_is_said(provider, rig):
 
 
 @pytest.mark.parametrize("provider", CLOUDS)
-def test_a_service_is_had_once_it_answers(provider, rig):
+def test_a_service_is_had_once_it_answers(provider, rig) -> None:
     """The purchase ends with the first answer of the workload's own health path, not with the
     machine.
     """
@@ -144,7 +144,7 @@ def test_a_service_is_had_once_it_answers(provider, rig):
 @pytest.mark.parametrize("provider", MACHINES)
 def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(
     provider, rig, monkeypatch
-):
+) -> None:
     """Started, and no answer within the wait: the machine goes, no other is bought, and the message
     says which field to set.
     """
@@ -171,7 +171,7 @@ def test_slow_service_ends_the_walk_after_one_purchase_and_blocks_no_place(
     assert [node.status for node in lab.alive() if node.status == "running"] == []
 
 
-def set_up_ends(monkeypatch, lab, word):
+def set_up_ends(monkeypatch, lab, word) -> None:
     """Each service's script ends so, in its order's own name."""
 
     async def told(_world, _adapter, _node, order):
@@ -186,7 +186,7 @@ def set_up_ends(monkeypatch, lab, word):
 )
 def test_setup_of_the_declaration_that_fails_ends_the_walk_after_one_purchase(
     provider, detail, rig, monkeypatch
-):
+) -> None:
     """The same lines and image would end alike at every place: one machine is paid for, none of the
     places is blocked, and the fields are named.
     """
@@ -215,7 +215,7 @@ def test_setup_of_the_declaration_that_fails_ends_the_walk_after_one_purchase(
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, monkeypatch):
+def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, monkeypatch) -> None:
     """Docker that cannot be installed is one machine's fault: the next place is tried; a cloud of
     which two in a row fail so is left alone, where its machines share a network.
     """
@@ -237,7 +237,7 @@ def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, m
 
 
 @pytest.mark.parametrize("provider", MACHINES)
-def test_an_edit_of_the_workload_runs_it_anew_on_the_held_machine(provider, rig):
+def test_an_edit_of_the_workload_runs_it_anew_on_the_held_machine(provider, rig) -> None:
     """Another command: no purchase, the same machine, and its end is that of the new one."""
     lab = rig(provider)
     held = lab.create(lab.wanted(JOB))
@@ -251,7 +251,7 @@ def test_an_edit_of_the_workload_runs_it_anew_on_the_held_machine(provider, rig)
     assert lab.read(after).status == "ended"
 
 
-def test_a_kind_that_needs_a_workload_says_so_in_the_plan(rig):
+def test_a_kind_that_needs_a_workload_says_so_in_the_plan(rig) -> None:
     """A job on a cloud of machines without a workload is refused by the rule `kind`, with what
     would do.
     """
@@ -267,7 +267,7 @@ def test_a_kind_that_needs_a_workload_says_so_in_the_plan(rig):
     )
 
 
-def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig):
+def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig) -> None:
     """B39: for the first choice and for each fallback, with the arithmetic."""
     rig("gcp")
     spec = {
@@ -286,7 +286,7 @@ def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig):
     assert "36.0 are usable" in why["A100"]
 
 
-def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig):
+def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig) -> None:
     """Five hours on a T4: an A100 costs more an hour and less for the run."""
     rig("gcp")
     spec = {
@@ -312,7 +312,7 @@ def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig):
     assert any("the run: about" in note for note in by_job.notes)
 
 
-def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
+def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig) -> None:
     """The same token for the same cluster, in a file that only this user reads."""
     rig("gcp")
     first = keys.token("rehearsal", "owner1", "t")
@@ -321,7 +321,7 @@ def test_a_token_is_made_once_and_kept_for_its_owner_alone(rig):
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
 
-def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys):
+def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys) -> None:
     """`gpus rehearse fault gcp node.work job-fails --set code=3` is what the next job there ends
     with.
     """

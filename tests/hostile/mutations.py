@@ -139,7 +139,7 @@ def in_message(message, kind, draw, tell=lambda place: None):
     changed.CopyFrom(message)
     spots = []
 
-    def walk(part):
+    def walk(part) -> None:
         for field, content in part.ListFields():
             spots.append((part, field))
             if field.type == field.TYPE_MESSAGE and not (
@@ -192,18 +192,18 @@ class Mutator:
     then; `fired` is what was changed.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.at, self.kind, self.draw = -1, "", random.Random(0)
         self.log, self.armed, self.fired = [], False, ""
 
-    def arm(self, at, kind, seed):
+    def arm(self, at, kind, seed) -> None:
         self.at, self.kind, self.draw = at, kind, random.Random(seed)
         self.log, self.armed, self.fired = [], True, ""
 
-    def rest(self):
+    def rest(self) -> None:
         self.armed = False
 
-    def due(self, name):
+    def due(self, name) -> bool:
         """Whether this reply is the one."""
         if not self.armed:
             return False
@@ -213,7 +213,7 @@ class Mutator:
         self.fired = f"{name} {self.kind}"
         return True
 
-    def tell(self, place):
+    def tell(self, place) -> None:
         """Notes what is changed."""
         self.fired += f" at {place}"
 
@@ -230,7 +230,7 @@ class Mutator:
         return json.dumps(in_json(json.loads(content), self.kind, self.draw, self.tell)).encode()
 
 
-def tap_http(mutator, monkeypatch, named):
+def tap_http(mutator, monkeypatch, named) -> None:
     """Changes replies as they leave a rehearsal's HTTP server; `named(verb, target, headers,
     payload)` is what a request is called in the log.
     """
@@ -238,7 +238,7 @@ def tap_http(mutator, monkeypatch, named):
 
     real = Loopback.__init__
 
-    def begin(server, name, store, answer, base=""):
+    def begin(server, name, store, answer, base="") -> None:
         def tapped(*request):
             reply = answer(*request)
             if reply.content is None or not mutator.due(named(*request)):
@@ -250,7 +250,7 @@ def tap_http(mutator, monkeypatch, named):
     monkeypatch.setattr(Loopback, "__init__", begin)
 
 
-def tap_gcp(mutator, monkeypatch):
+def tap_gcp(mutator, monkeypatch) -> None:
     tap_http(
         mutator,
         monkeypatch,
@@ -258,7 +258,7 @@ def tap_gcp(mutator, monkeypatch):
     )
 
 
-def tap_aws(mutator, monkeypatch):
+def tap_aws(mutator, monkeypatch) -> None:
     def named(_verb, _target, headers, payload):
         words = payload.decode(errors="replace").split("&")
         action = next((word[7:] for word in words if word.startswith("Action=")), "")
@@ -267,7 +267,7 @@ def tap_aws(mutator, monkeypatch):
     tap_http(mutator, monkeypatch, named)
 
 
-def tap_clore(mutator, monkeypatch):
+def tap_clore(mutator, monkeypatch) -> None:
     from providers.adapters.clore import gate
     from providers.rehearsal.clouds.clore import server
 
@@ -277,7 +277,7 @@ def tap_clore(mutator, monkeypatch):
     tap_http(mutator, monkeypatch, lambda _verb, target, *_: target.split("?")[0])
 
 
-def tap_modal(mutator, monkeypatch):
+def tap_modal(mutator, monkeypatch) -> None:
     from grpclib import GRPCError, Status
 
     from providers.rehearsal.clouds.modal import service
@@ -285,13 +285,13 @@ def tap_modal(mutator, monkeypatch):
     real = service._serve
 
     class Stream:
-        def __init__(self, stream, method):
+        def __init__(self, stream, method) -> None:
             self.stream, self.method = stream, method
 
         def __getattr__(self, name):
             return getattr(self.stream, name)
 
-        async def send_message(self, reply, **more):
+        async def send_message(self, reply, **more) -> None:
             if mutator.due(self.method):
                 if mutator.kind == "html":
                     raise GRPCError(Status.UNKNOWN, HTML)
@@ -301,7 +301,7 @@ def tap_modal(mutator, monkeypatch):
                 reply = in_message(reply, mutator.kind, mutator.draw, mutator.tell)
             await self.stream.send_message(reply, **more)
 
-    async def serve(store, method, known, stream):
+    async def serve(store, method, known, stream) -> None:
         await real(store, method, known, Stream(stream, method))
 
     monkeypatch.setattr(service, "_serve", serve)

@@ -39,7 +39,7 @@ class Crash(AssertionError):
 class Watched:
     """An adapter of which every call ends in a result or an error of the tree."""
 
-    def __init__(self, real):
+    def __init__(self, real) -> None:
         self._real = real
 
     def __getattr__(self, name):
@@ -67,7 +67,7 @@ SEEN = Counter()
 class Tried:
     """One adapter on a cloud of its own folder, its replies tapped."""
 
-    def __init__(self, harness, folder):
+    def __init__(self, harness, folder) -> None:
         self.harness = harness._replace(
             manifest=harness.manifest._replace(
                 connect=lambda *given: Watched(Cloud(harness.manifest.connect(*given)))
@@ -99,7 +99,7 @@ class Tried:
                 bench.close()
         return self.lengths[scenario]
 
-    def run(self, scenario, where, kind, seed):
+    def run(self, scenario, where, kind, seed) -> None:
         length = self.length(scenario)
         bench = self.bench()
         try:
@@ -130,7 +130,7 @@ def tolerated(call, *arguments):
         raise Crash(f"{error!r}\n{traceback.format_exc()}") from error
 
 
-def adapters_life(bench):
+def adapters_life(bench) -> None:
     """An order, followed, seen, found, relabelled and ended, straight through the adapter."""
     adapter = bench.adapter
     order = bench.order()
@@ -176,7 +176,7 @@ def adapters_life(bench):
                 break
 
 
-def engines_life(bench):
+def engines_life(bench) -> None:
     """A cluster created, read and deleted by the engine."""
     world, wanted = bench.world, bench.wanted()
     held = tolerated(bench.run, operations.create(world, wanted, GENERATION))
@@ -197,7 +197,7 @@ def engines_life(bench):
         alive(bench, 0, "the engine says that all is gone")
 
 
-def alive(bench, count, why):
+def alive(bench, count, why) -> None:
     """So many machines that are not on their way out."""
     found = [
         machine
@@ -210,7 +210,7 @@ def alive(bench, count, why):
     )
 
 
-def recovered(bench):
+def recovered(bench) -> None:
     """With the cloud well again, another process finds whatever was made and ends it: nothing is
     left.
     """
@@ -241,19 +241,19 @@ MUTATION = {
 
 @many(250, 6)
 @given(**MUTATION)
-def test_the_adapter_with_a_changed_reply(tried, where, kind, draw):
+def test_the_adapter_with_a_changed_reply(tried, where, kind, draw) -> None:
     """Submit, poll, observe, find, relabel and delete over one changed reply."""
     tried.run(adapters_life, where, kind, draw)
 
 
 @many(250, 6)
 @given(**MUTATION)
-def test_the_engine_with_a_changed_reply(tried, where, kind, draw):
+def test_the_engine_with_a_changed_reply(tried, where, kind, draw) -> None:
     """Create, read and delete over one changed reply."""
     tried.run(engines_life, where, kind, draw)
 
 
-def test_most_changes_were_met():
+def test_most_changes_were_met() -> None:
     """The changed reply is nearly always one that was asked for. (Runs last in this file.)"""
     print(dict(SEEN))
     met = sum(count for name, count in SEEN.items() if name.endswith(" changed"))

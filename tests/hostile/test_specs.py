@@ -32,7 +32,7 @@ from tests.hostile.words import JUNK, SHELL, TEXTS
 SEEN = Counter()
 
 
-def clean(problems):
+def clean(problems) -> None:
     """Each problem is one readable line with a path, and holds nothing that a terminal would obey."""
     for problem in problems:
         said = str(problem)
@@ -43,7 +43,7 @@ def clean(problems):
         assert len(said) < 2_000, len(said)
 
 
-def compiled(spec, name):
+def compiled(spec, name) -> None:
     """What would be sent for the first candidate of each provider; and that the journal's form of
     the order is lossless.
     """
@@ -111,7 +111,7 @@ def compiled(spec, name):
             harmless(script)
 
 
-def harmless(script):
+def harmless(script) -> None:
     """bash reads the script without running it, and none of its words is a command that came from
     the declaration.
     """
@@ -122,7 +122,7 @@ def harmless(script):
         executed(script)
 
 
-def executed(script):
+def executed(script) -> None:
     """Really runs the script, every tool of it a stub on an empty PATH, in an empty folder: no
     canary may appear.
     """
@@ -183,7 +183,7 @@ def executed(script):
 
 @many(10_000, 400)
 @given(name=NAME, entry=ENTRY)
-def test_a_declaration_is_refused_cleanly_or_planned(name, entry):
+def test_a_declaration_is_refused_cleanly_or_planned(name, entry) -> None:
     """Whatever stands in a stack file or comes over the engine's wire: problems with paths, or a
     plan; never another exception.
     """
@@ -211,7 +211,7 @@ def test_a_declaration_is_refused_cleanly_or_planned(name, entry):
 
 @many(1_000, 100)
 @given(entry=JUNK, settings=JUNK, world=st.one_of(st.just("rehearsal"), TEXTS))
-def test_everything_around_a_declaration_may_be_junk(entry, settings, world):
+def test_everything_around_a_declaration_may_be_junk(entry, settings, world) -> None:
     """World, settings and the whole map of clusters are checked before anything else reads them."""
     checked = inputs.check(
         Properties(
@@ -241,7 +241,7 @@ def test_everything_around_a_declaration_may_be_junk(entry, settings, world):
 
 @many(1_000, 100)
 @given(values=st.dictionaries(TEXTS, JUNK, max_size=4))
-def test_the_wire_carries_anything(values):
+def test_the_wire_carries_anything(values) -> None:
     """What the engine sends is decoded without an exception, and what is sent back is what it was."""
     try:
         struct = encode(values)
@@ -252,7 +252,7 @@ def test_the_wire_carries_anything(values):
 
 @many(500, 60)
 @given(text=st.one_of(TEXTS, st.sampled_from(SHELL)))
-def test_a_container_name_reaches_no_shell(text):
+def test_a_container_name_reaches_no_shell(text) -> None:
     """Whatever a container is called, were it let through, the start-up script quotes it."""
     script = machine_metadata.start_up_script(text)
     if "\x00" not in text:
@@ -261,7 +261,7 @@ def test_a_container_name_reaches_no_shell(text):
 
 @many(500, 60)
 @given(text=TEXTS)
-def test_a_gpu_on_the_command_line(text):
+def test_a_gpu_on_the_command_line(text) -> None:
     """The public functions answer any text with a plan or a SpecError."""
     from providers import api
 
@@ -271,7 +271,7 @@ def test_a_gpu_on_the_command_line(text):
         clean(error.problems)
 
 
-def test_the_sample_was_worth_it():
+def test_the_sample_was_worth_it() -> None:
     """The generator reaches both sides: many are refused, many are accepted, planned and compiled.
     (Runs last in this file.)
     """

@@ -30,7 +30,7 @@ BOOT_S = 60
 class Daemon:
     """One dockerd in a folder of its own. Containers have the host's network."""
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder, self.host = folder, f"unix://{folder}/sock"
         words = [
             "dockerd",
@@ -109,7 +109,7 @@ class Daemon:
         """The names of all containers, also of those that have ended."""
         return self.call("ps", "-a", "--format", "{{.Names}}").split()
 
-    def end(self):
+    def end(self) -> None:
         """Ends it, by its own process, with everything that it runs."""
         if self.process.poll() is None:
             for name in self.running():
@@ -154,7 +154,7 @@ class Host(Machine):
     NVIDIA's runtime.
     """
 
-    def __init__(self, folder, daemon):
+    def __init__(self, folder, daemon) -> None:
         super().__init__(folder)
         self.tool("nvidia-smi", "exit 0")
         self.tool(

@@ -24,7 +24,7 @@ def _array(kind, values, pack):
     return struct.pack("<IQ", kind, len(values)) + b"".join(map(pack, values))
 
 
-def write(path):
+def write(path) -> None:
     """Writes the file: some 50 KB."""
     tokens = [
         "<unk>",

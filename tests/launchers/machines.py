@@ -16,7 +16,7 @@ from providers.model.workload import Process, Program
 class Machine:
     """A folder that stands for a machine: its home, its scripts, its console."""
 
-    def __init__(self, folder, address="", tools=None):
+    def __init__(self, folder, address="", tools=None) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.begun = folder, []
         self.bin = folder / "bin"
@@ -31,13 +31,13 @@ class Machine:
             "GPUS_CONSOLE": str(folder / "console"),
         }
 
-    def tool(self, name, body):
+    def tool(self, name, body) -> None:
         """Puts a program of that name first on this machine's PATH."""
         path = self.bin / name
         path.write_text(f"#!/bin/bash\n{body}\n")
         path.chmod(0o755)
 
-    def hand(self, name, content):
+    def hand(self, name, content) -> None:
         """Writes what the engine would write there by login."""
         (self.folder / "root").mkdir(exist_ok=True)
         (self.folder / "root" / name).write_text(content)
@@ -74,7 +74,7 @@ class Machine:
         path = self.folder / "root" / "log"
         return path.read_text() if path.exists() else ""
 
-    def until(self, word, seconds=120):
+    def until(self, word, seconds=120) -> bool:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if any(each.startswith(word) for each in self.words):
@@ -82,7 +82,7 @@ class Machine:
             time.sleep(0.05)
         raise AssertionError(f"{word!r} was never said: {self.words}\n{self.log}")
 
-    def power_off(self):
+    def power_off(self) -> None:
         """Kills at once whatever runs there, as when the machine is taken away."""
         mark = f"GPUS_ROOT={self.folder / 'root'}".encode()
         found = True
@@ -99,7 +99,7 @@ class Machine:
         for process in self.begun:
             process.wait(120)
 
-    def bucket(self, folder):
+    def bucket(self, folder) -> None:
         """Puts an `aws` on its PATH for which s3://b/run is that folder."""
         folder.mkdir(exist_ok=True)
         self.tool(
@@ -108,7 +108,7 @@ class Machine:
             f' to="${{to/s3:\\/\\/b\\/run/{folder}}}"\nmkdir -p "$to"; cp -a "$from/." "$to/"',
         )
 
-    def end(self):
+    def end(self) -> None:
         """Ends what runs there, as an edit of the workload would."""
         for process in self.begun:
             if process.poll() is None:

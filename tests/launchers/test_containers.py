@@ -85,7 +85,7 @@ def status(at, path, key=""):
         return 0
 
 
-def until(holds, told, seconds=60):
+def until(holds, told, seconds=60) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, told()
@@ -114,7 +114,7 @@ def served(host, daemon):  # noqa: F811
     return host, at
 
 
-def test_an_image_with_an_entry_point_serves_whoever_shows_the_token(served):
+def test_an_image_with_an_entry_point_serves_whoever_shows_the_token(served) -> None:
     """C01: the line takes the place of the image's ENTRYPOINT; the token is in no argument."""
     host, at = served
     assert (status(at, "/health"), status(at, "/v1/models"), status(at, "/v1/models", "other")) == (
@@ -146,7 +146,7 @@ PROGRAMS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("launcher", PROGRAMS)
-def test_every_launchers_default_image_runs_its_program(launcher, host, daemon):  # noqa: F811
+def test_every_launchers_default_image_runs_its_program(launcher, host, daemon) -> None:  # noqa: F811
     """Images with the real ones' names, ENTRYPOINT, CMD and place of the program; the program is a
     stand-in that answers the health check.
     """
@@ -166,7 +166,7 @@ def test_every_launchers_default_image_runs_its_program(launcher, host, daemon):
     assert "the wrapper" not in host.log
 
 
-def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(served, daemon):  # noqa: F811
+def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(served, daemon) -> None:  # noqa: F811
     """C21: what it had downloaded lies on the machine."""
     host, at = served
     assert host.log.count(f"downloads {MODEL}") == 1
@@ -176,7 +176,7 @@ def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(serve
     assert host.log.count(f"downloads {MODEL}") == 1
 
 
-def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon):  # noqa: F811
+def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon) -> None:  # noqa: F811
     """A container that is left over has the name: it gives way. The caches are there after the boot
     too.
     """
@@ -194,7 +194,7 @@ def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon): 
 
 
 @pytest.mark.parametrize("code", [0, 3, 143])
-def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, daemon):  # noqa: F811
+def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, daemon) -> None:  # noqa: F811
     """Whatever that image's ENTRYPOINT and CMD are, they do not run; variables reach the line, and
     only its own shell expands it.
     """
@@ -208,7 +208,7 @@ def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, d
 
 
 @pytest.mark.parametrize("where", ["machine", "image", "nowhere"])
-def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host, daemon):  # noqa: F811
+def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host, daemon) -> None:  # noqa: F811
     """What is on the machine goes before what the image has; a model that neither has is told
     before anything starts.
     """
@@ -228,14 +228,14 @@ def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host,
         assert code == 0 and f"read: of the {where}" in host.log, host.log
 
 
-def test_the_entry_point_of_an_image_runs_where_the_line_says_so(host, daemon):  # noqa: F811
+def test_the_entry_point_of_an_image_runs_where_the_line_says_so(host, daemon) -> None:  # noqa: F811
     """Who wants it names it."""
     image = daemon.image("own", ["/bin/own"], files=OWN)
     assert host.run(script(job("/bin/own --all", image=image))) == 64
     assert "the image's own program, with --all" in host.log
 
 
-def test_an_image_whose_user_is_not_root_keeps_its_caches_too(host, daemon):  # noqa: F811
+def test_an_image_whose_user_is_not_root_keeps_its_caches_too(host, daemon) -> None:  # noqa: F811
     """The folders take whoever runs there, and variables that the user has set stay."""
     image = daemon.image("plain-user", files=OWN, user="1000:1000")
     line = (
@@ -257,7 +257,7 @@ def test_an_image_whose_user_is_not_root_keeps_its_caches_too(host, daemon):  # 
     assert "hub: none, home: /models" in host.log
 
 
-def test_an_image_without_a_shell_is_told_at_once(host, daemon):  # noqa: F811
+def test_an_image_without_a_shell_is_told_at_once(host, daemon) -> None:  # noqa: F811
     """No restarts for ever: the console says what is missing."""
     image = daemon.image("no-shell", ["/bin/busybox"], applets=())
     assert host.run(script(job("true", image=image))) == 1
@@ -268,7 +268,7 @@ def test_an_image_without_a_shell_is_told_at_once(host, daemon):  # noqa: F811
     )
 
 
-def test_an_image_that_is_not_there_is_told_after_some_tries(host):
+def test_an_image_that_is_not_there_is_told_after_some_tries(host) -> None:
     """A registry may be busy for a moment."""
     host.tool("sleep", "exit 0")
     assert host.run(script(job("true", image="127.0.0.1:9/none:1"))) == 1
@@ -280,7 +280,7 @@ def test_an_image_that_is_not_there_is_told_after_some_tries(host):
     assert host.calls.count("run --rm --network none") == 4
 
 
-def test_another_program_leaves_no_container_of_the_previous_one(host, daemon):  # noqa: F811
+def test_another_program_leaves_no_container_of_the_previous_one(host, daemon) -> None:  # noqa: F811
     """Also where that one does not heed being told to end."""
     image = daemon.image("own", ["/bin/own"], files=OWN)
     deaf = "trap '' TERM; echo deaf; while :; do sleep 1; done"
@@ -294,7 +294,7 @@ def test_another_program_leaves_no_container_of_the_previous_one(host, daemon): 
     assert daemon.running() == []
 
 
-def test_a_script_that_is_told_to_end_ends_its_container(served, daemon):  # noqa: F811
+def test_a_script_that_is_told_to_end_ends_its_container(served, daemon) -> None:  # noqa: F811
     """By the signal that a machine's shutdown sends."""
     host, _ = served
     os.kill(host.begun[-1].pid, signal.SIGTERM)

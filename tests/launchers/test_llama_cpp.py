@@ -42,7 +42,7 @@ def asked(port, path, body=None, key=""):
 
 @pytest.mark.skipif(SERVER is None, reason="needs llama-server of llama.cpp on PATH")
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_the_server_answers_whoever_shows_the_token(gpus, tmp_path):
+def test_the_server_answers_whoever_shows_the_token(gpus, tmp_path) -> None:
     """Ready once its health path answers; a completion with the token, none without; the context is
     as declared for each slot.
     """

@@ -133,7 +133,7 @@ SERVED = [
 ]
 
 
-def test_vllm_knows_every_flag(tmp_path):
+def test_vllm_knows_every_flag(tmp_path) -> None:
     """In every dtype, split over GPUs in three ways, with a token and with the user's own
     arguments.
     """
@@ -165,7 +165,7 @@ def test_vllm_knows_every_flag(tmp_path):
     assert {each["host"] for each in found} == {"127.0.0.1", "0.0.0.0"}
 
 
-def test_sglang_knows_every_flag(tmp_path):
+def test_sglang_knows_every_flag(tmp_path) -> None:
     """In every dtype, and split over GPUs."""
     lines = [line("sglang", **each) for each in SERVED]
     lines += [
@@ -182,7 +182,7 @@ def test_sglang_knows_every_flag(tmp_path):
     assert found[-1]["mem_fraction_static"] == 0.8
 
 
-def test_torchrun_knows_every_flag(tmp_path):
+def test_torchrun_knows_every_flag(tmp_path) -> None:
     """On one machine, over two, for Lightning, and with the user's own arguments; the script's
     arguments stay the script's.
     """
@@ -203,7 +203,7 @@ def test_torchrun_knows_every_flag(tmp_path):
     assert two["training_script_args"] == ["--epochs", "3"]
 
 
-def test_accelerate_knows_every_flag(tmp_path):
+def test_accelerate_knows_every_flag(tmp_path) -> None:
     """On one machine and over two, in each precision, and as Kohya's scripts are started."""
     lines = [
         line("accelerate"),
@@ -223,7 +223,7 @@ def test_accelerate_knows_every_flag(tmp_path):
     assert kohya["num_cpu_threads_per_process"] == 1
 
 
-def test_deepspeed_knows_every_flag(tmp_path):
+def test_deepspeed_knows_every_flag(tmp_path) -> None:
     """On one machine, and over two with the hosts that the engine told it of."""
     one, two = parsed(
         tmp_path, "deepspeed", DEEPSPEED, [line("deepspeed"), line("deepspeed", nodes=2)]

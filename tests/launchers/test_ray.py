@@ -64,7 +64,7 @@ def begun_on(folder):
     return found
 
 
-def stop(folder):
+def stop(folder) -> None:
     """`ray stop` of one machine of several on this one: Ray's own ends every Ray there is."""
     for which in (signal.SIGTERM, signal.SIGKILL):
         end = time.monotonic() + 10
@@ -77,7 +77,7 @@ def stop(folder):
             time.sleep(0.2)
 
 
-def with_ray(machine):
+def with_ray(machine) -> None:
     """Puts a `ray` first on its PATH that marks what it starts there, and stops that alone."""
     stops = (
         f'PYTHONPATH="{Path(__file__).parents[2]}" exec "{sys.executable}" -m'
@@ -100,7 +100,7 @@ def another_ray(tmp_path):
         process.kill()
 
 
-def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, another_ray):
+def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, another_ray) -> None:
     """The leader's script runs the program over the GPUs of both; its exit code is the job's; the
     worker ends by itself, and well. Another Ray of this machine is left alone.
     """

@@ -15,6 +15,7 @@ from providers.model.workload import Checkpoint, Process, Program, Task, Workloa
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 from tests.launchers.machines import machines
+from typing import Never
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +38,7 @@ def train():
     return module
 
 
-def test_a_step_is_the_same_whenever_it_is_made_and_another_for_each_process(train):
+def test_a_step_is_the_same_whenever_it_is_made_and_another_for_each_process(train) -> None:
     """What a resumed run trains on is what the first one would have; no two processes share their
     sequences.
     """
@@ -55,17 +56,17 @@ def test_a_step_is_the_same_whenever_it_is_made_and_another_for_each_process(tra
         train.starts(64, 64, 1, 0, first, 1)
 
 
-def test_what_is_left_begins_after_what_is_done(train):
+def test_what_is_left_begins_after_what_is_done(train) -> None:
     """Five of six steps done: the last one of the second epoch."""
     assert list(train.left(5, 2, 3)) == [(1, 5)]
     assert [epoch for epoch, _ in train.left(0, 2, 3)] == [0, 0, 0, 1, 1, 1]
     assert list(train.left(6, 2, 3)) == []
 
 
-def test_a_checkpoint_that_was_cut_short_is_none(train, tmp_path):
+def test_a_checkpoint_that_was_cut_short_is_none(train, tmp_path) -> None:
     """It bears the name only once it is whole, and replaces the former one then."""
 
-    def cut(_content, path):
+    def cut(_content, path) -> Never:
         path.write_text("half")
         raise OSError("no space")
 
@@ -79,7 +80,7 @@ def test_a_checkpoint_that_was_cut_short_is_none(train, tmp_path):
     assert train.newest(tmp_path) == found and found.read_text() == "3"
 
 
-def test_its_text_is_split_by_file_and_none_is_told(train, tmp_path):
+def test_its_text_is_split_by_file_and_none_is_told(train, tmp_path) -> None:
     """Every tenth file is held back; a folder without text is named."""
     for number in range(11):
         (tmp_path / f"{number:02}.txt").write_text(f"text {number} ")
@@ -89,7 +90,7 @@ def test_its_text_is_split_by_file_and_none_is_told(train, tmp_path):
         train.texts(tmp_path, ".py")
 
 
-def test_it_stands_in_the_stack_as_its_content():
+def test_it_stands_in_the_stack_as_its_content() -> None:
     """The stack carries the file that is here, small enough for a start-up script."""
     import yaml
 
@@ -108,7 +109,7 @@ def test_it_stands_in_the_stack_as_its_content():
     assert "\nfile_paths=(train.py)\n" in text and "\nkept=/opt/out\n" in text
 
 
-def test_a_command_finds_the_files_by_the_names_that_were_declared(tmp_path):
+def test_a_command_finds_the_files_by_the_names_that_were_declared(tmp_path) -> None:
     """A relative name is one in the home folder, wherever the machine starts the script."""
     made = Program(
         "job", (Process("main", "python3 t.py"),), files=(("t.py", packed(b"print('found it')")),)
@@ -119,7 +120,7 @@ def test_a_command_finds_the_files_by_the_names_that_were_declared(tmp_path):
 
 
 @pytest.mark.skipif(TORCHRUN is None, reason="needs torch: pip install torch")
-def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path):
+def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path) -> None:
     """Both machines are taken away in the middle; new ones, empty but for the bucket, go on from
     what it holds, to the same number of steps.
     """
@@ -170,7 +171,7 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "deepspeed"])
-def test_each_launcher_trains_on_what_is_here(launcher, tmp_path):
+def test_each_launcher_trains_on_what_is_here(launcher, tmp_path) -> None:
     """Two processes of one machine, on its GPU where it has one: through the compiled script, to
     the end, and again from the checkpoint.
     """

@@ -12,6 +12,7 @@ from providers.plugin import outputs
 from providers.plugin import properties as wire
 from providers.plugin.servicer import Servicer
 from tests.plugin.test_outputs import held
+from typing import Never
 
 URN = "urn:pulumi:s::gpus::gpu:index:Cluster::train"
 INPUTS = {
@@ -26,7 +27,7 @@ ID = "rehearsal/0123456789ab/train/ba9876543210"
 
 
 class Aborted(Exception):
-    def __init__(self, code, details, metadata):
+    def __init__(self, code, details, metadata) -> None:
         super().__init__(details)
         self.code, self.details = code, details
         self.init_failed = None
@@ -39,7 +40,7 @@ class Aborted(Exception):
 
 
 class Context:
-    async def abort(self, code, details="", trailing_metadata=()):
+    async def abort(self, code, details="", trailing_metadata=()) -> Never:
         raise Aborted(code, details, trailing_metadata)
 
 

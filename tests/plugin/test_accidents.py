@@ -7,11 +7,11 @@ import sqlite3
 import pytest
 
 
-def scramble(path):
+def scramble(path) -> None:
     path.write_bytes(bytes(range(256)) * 40)
 
 
-def make_newer(path):
+def make_newer(path) -> None:
     db = sqlite3.connect(path)
     (version,) = db.execute("PRAGMA user_version").fetchone()
     db.execute(f"PRAGMA user_version={version + 1}")
@@ -23,7 +23,7 @@ def make_newer(path):
     [(scramble, "restore it, or move it away"), (make_newer, "use the newer gpus that wrote it")],
 )
 @pytest.mark.parametrize("words", [(), ("--refresh",)])
-def test_a_destroy_needs_no_journal(project, harm, todo, words):
+def test_a_destroy_needs_no_journal(project, harm, todo, words) -> None:
     """The machine goes, one line says what is wrong with the journal and what mends it, and the
     command succeeds; after a refresh too.
     """
@@ -39,7 +39,7 @@ def test_a_destroy_needs_no_journal(project, harm, todo, words):
 
 
 @pytest.mark.parametrize("proxy", ["http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"])
-def test_a_preview_behind_a_proxy_works_with_what_the_activation_sets(project, proxy):
+def test_a_preview_behind_a_proxy_works_with_what_the_activation_sets(project, proxy) -> None:
     """C16: the parts of Pulumi meet on loopback though the proxy does not exist."""
     made = project("serve-l4")
     made.env |= {
@@ -51,7 +51,7 @@ def test_a_preview_behind_a_proxy_works_with_what_the_activation_sets(project, p
 
 
 @pytest.mark.parametrize("way", ["import --force", "names edited", "names edited, home lost"])
-def test_a_copied_state_never_deletes_the_originals_machine_unasked(project, way):
+def test_a_copied_state_never_deletes_the_originals_machine_unasked(project, way) -> None:
     """The copy's destroy is refused with whose it is and what to do; said explicitly it deletes,
     and the original's own destroy always works.
     """
@@ -99,7 +99,7 @@ def test_a_copied_state_never_deletes_the_originals_machine_unasked(project, way
     assert not made.machines()
 
 
-def test_a_renamed_stack_is_no_copy(project):
+def test_a_renamed_stack_is_no_copy(project) -> None:
     """C22: after `stack rename` a refresh, an `up` and a destroy ask nothing."""
     made = project()
     made.up()

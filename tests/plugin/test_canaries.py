@@ -53,7 +53,7 @@ MARKS = re.compile("canary", re.IGNORECASE)
 class Watch:
     """The command lines of every process of this user's while it runs, those of this test aside."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.lines, self.samples = set(), 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -66,7 +66,7 @@ class Watch:
         self._stop.set()
         self._thread.join()
 
-    def _look(self):
+    def _look(self) -> None:
         own = os.getpid()
         while not self._stop.is_set():
             self.samples += 1
@@ -92,23 +92,23 @@ def canaries():
 class Search:
     """What was searched, and what was found where it must not be."""
 
-    def __init__(self, values):
+    def __init__(self, values) -> None:
         self.values, self.places, self.hits = values, 0, []
 
-    def text(self, where, text):
+    def text(self, where, text) -> None:
         self.places += 1
         self.hits += [f"{where}: {value}" for value in self.values if value in text]
 
-    def file(self, path):
+    def file(self, path) -> None:
         self.text(str(path), path.read_bytes().decode("utf-8", "surrogateescape"))
 
-    def under(self, folder):
+    def under(self, folder) -> None:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 self.file(path)
 
 
-def test_b43_no_secret_escapes(tmp_path):
+def test_b43_no_secret_escapes(tmp_path) -> None:
     """Canaries in provider keys, secret configuration, the environment and nested in the cluster:
     zero hits in anything that is written or said.
     """
@@ -220,7 +220,7 @@ def without_the_stack_file(line):
 EVENTS = {"up", "preview", "refresh", "destroy"}
 
 
-def with_options(text, line):
+def with_options(text, line) -> str:
     """The stack file with these lines under options.clore."""
     head, _, rest = text.partition("    bench:\n")
     assert rest, text
@@ -230,7 +230,7 @@ def with_options(text, line):
     )
 
 
-def test_a_failing_create_does_not_repeat_its_request(tmp_path):
+def test_a_failing_create_does_not_repeat_its_request(tmp_path) -> None:
     """An error of a creating call that quotes the request back, as clouds do, reaches the user
     without what the request held.
     """
@@ -261,7 +261,7 @@ def test_a_failing_create_does_not_repeat_its_request(tmp_path):
     assert "canaryquoted" not in told
 
 
-def test_the_search_finds_what_it_looks_for(tmp_path):
+def test_the_search_finds_what_it_looks_for(tmp_path) -> None:
     """The search itself has teeth: a canary in a file or a line is a hit."""
     (tmp_path / "x").write_text("... canaryclorekey ...")
     search = Search(canaries())

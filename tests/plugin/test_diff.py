@@ -40,7 +40,7 @@ def verdict(edit, state=RUNNING, satisfied=True, in_place=()):
     return cluster(OLD, new, state, lambda: satisfied, in_place)
 
 
-def test_nothing_changed_is_no_change():
+def test_nothing_changed_is_no_change() -> None:
     """Equal inputs are no change, whatever the outputs say of price and address."""
     assert (
         verdict({}, {**RUNNING, "price_usd_per_hour": 99.0, "ssh": "ssh gpus@192.0.2.99"})
@@ -61,7 +61,7 @@ def test_nothing_changed_is_no_change():
     ],
     ids=lambda edit: next(iter(edit)),
 )
-def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
+def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit) -> None:
     """What runs stays if it satisfies the new declaration (an update, no cloud call), and goes
     first if it does not.
     """
@@ -87,7 +87,7 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit):
     ],
     ids=lambda edit: next(iter(edit)),
 )
-def test_policy_edits_update(edit):
+def test_policy_edits_update(edit) -> None:
     """Rank, caps, wait, labels, prices, accounts, ports and reclaim never replace, not even what is
     no longer satisfied.
     """
@@ -106,25 +106,25 @@ def test_policy_edits_update(edit):
         {"kind": "job"},
     ],
 )
-def test_another_identity_replaces(edit):
+def test_another_identity_replaces(edit) -> None:
     """World, owner, name, kind and a bump of run make another machine."""
     assert verdict(edit).replaces
 
 
-def test_the_owner_of_an_imported_machine_may_be_declared():
+def test_the_owner_of_an_imported_machine_may_be_declared() -> None:
     """A machine imported without a mark becomes the stack's own without being replaced."""
     new = {**OLD, "owner": "o1"}
     assert not cluster({**OLD, "owner": diff.STRAY}, new, RUNNING, lambda: True, ()).replaces
 
 
 @pytest.mark.parametrize(("size", "replaces"), [(400, True), (100, False), (None, False)])
-def test_only_a_larger_disk_replaces(size, replaces):
+def test_only_a_larger_disk_replaces(size, replaces) -> None:
     """A disk that is large enough already is no reason for a new machine."""
     assert verdict({"disk_gib": size}).replaces is replaces
 
 
 @pytest.mark.parametrize(("size", "replaces"), [(300, True), (200, False), (150, False)])
-def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces):
+def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces) -> None:
     """A smaller size or none declared since changed nothing: to declare the former one again is no
     reason for a new machine either.
     """
@@ -146,7 +146,7 @@ def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces):
         ("secrets", {"HF_TOKEN": {"gcp": "projects/p/secrets/x"}}, "secrets"),
     ],
 )
-def test_in_place_where_the_adapter_can(key, value, able):
+def test_in_place_where_the_adapter_can(key, value, able) -> None:
     """ttl, ssh key, labels and secrets are edited in place where the provider can; where not, the
     machine is kept, and it is said that they wait.
     """
@@ -162,7 +162,7 @@ def test_in_place_where_the_adapter_can(key, value, able):
     assert not verdict({key: value, "run": "2"}).later
 
 
-def test_the_reason_names_the_fields():
+def test_the_reason_names_the_fields() -> None:
     """Which edited fields replace it is said, by reason."""
     assert (
         verdict({"gpu": "L4:1", "spot": "only", "run": "2"}, satisfied=False).reason
@@ -170,7 +170,7 @@ def test_the_reason_names_the_fields():
     )
 
 
-def test_stopping_and_starting_replace_nothing():
+def test_stopping_and_starting_replace_nothing() -> None:
     """state is an update, never another machine; one that was started by somebody is stopped again."""
     assert verdict({"state": "stopped"}).changes and not verdict({"state": "stopped"}).replaces
     stopped = {**OLD, "state": "stopped"}
@@ -182,13 +182,13 @@ def test_stopping_and_starting_replace_nothing():
     )
 
 
-def test_options_of_the_provider_it_runs_at_replace():
+def test_options_of_the_provider_it_runs_at_replace() -> None:
     """Another provider's options do not matter to a machine."""
     assert verdict({"options": {"gcp": {"image": "b"}}}).replaces
     assert not verdict({"options": {"gcp": {"image": "a"}, "aws": {"x": 1}}}).replaces
 
 
-def test_only_the_links_that_are_used_matter():
+def test_only_the_links_that_are_used_matter() -> None:
     """Another region's subnet moves nothing; the network, the own subnet, or one not known yet
     does.
     """
@@ -200,7 +200,7 @@ def test_only_the_links_that_are_used_matter():
     assert verdict({"network": "managed"}).replaces
 
 
-def test_preempted_replaces_and_ended_does_not():
+def test_preempted_replaces_and_ended_does_not() -> None:
     """What the cloud took back and left stopped is replaced; what ended by its own limit stays
     ended.
     """
@@ -212,13 +212,13 @@ def test_preempted_replaces_and_ended_does_not():
     assert verdict({"run": "2"}, {**RUNNING, "status": "ended"}).replaces
 
 
-def test_b44_an_unknown_gpu_is_an_update_until_it_is_known():
+def test_b44_an_unknown_gpu_is_an_update_until_it_is_known() -> None:
     """Nobody is asked whether an unknown GPU is satisfied, and nothing is said to be replaced."""
     made = cluster(OLD, {**OLD, "gpu": UNKNOWN}, RUNNING, lambda: pytest.fail("asked"), ())
     assert made.changes and not made.replaces
 
 
-def test_paths_are_the_deepest_that_differ():
+def test_paths_are_the_deepest_that_differ() -> None:
     """A change inside a list is shown where it is."""
     made = verdict({"fallback": ["H200:8", {"gpu": "A100-80GB:8"}, "L4:1"], "labels": {"a.b": "c"}})
     assert {(change.path, change.kind) for change in made.changes} == {
@@ -228,7 +228,7 @@ def test_paths_are_the_deepest_that_differ():
     }
 
 
-def test_every_input_has_a_row():
+def test_every_input_has_a_row() -> None:
     """No input can be edited without the table saying what that does: each is tried above."""
     tried = {
         *OLD,
@@ -265,7 +265,7 @@ def test_every_input_has_a_row():
     assert tried == set(CLUSTER_INPUTS)
 
 
-def test_what_may_be_bought_is_policy_for_what_runs():
+def test_what_may_be_bought_is_policy_for_what_runs() -> None:
     """Strangers' hosts, doubtful prices and the rank are about the next purchase: an edit of them
     touches nothing that runs.
     """
@@ -274,13 +274,13 @@ def test_what_may_be_bought_is_policy_for_what_runs():
         assert made.changes and not made.replaces and not made.later
 
 
-def test_what_is_done_about_a_loss_is_policy():
+def test_what_is_done_about_a_loss_is_policy() -> None:
     """An edit of `on_loss` touches nothing that runs."""
     made = verdict({"on_loss": "report"})
     assert made.changes and not made.replaces and not made.later
 
 
-def test_another_budget_shows_at_the_ownership_alone():
+def test_another_budget_shows_at_the_ownership_alone() -> None:
     """Another `max_spend` is no edit of a cluster; the first one is, since it is counted from then
     on.
     """
@@ -293,7 +293,7 @@ def test_another_budget_shows_at_the_ownership_alone():
     assert diff.ownership({"max_spend": 500}, {"max_spend": 800}).changes
 
 
-def test_an_ownership_is_replaced_for_another_world_only():
+def test_an_ownership_is_replaced_for_another_world_only() -> None:
     """An account's settings are an update."""
     old = {"world": "rehearsal", "settings": {}}
     assert diff.ownership(old, {"world": "live", "settings": {}}).replaces
@@ -303,7 +303,7 @@ def test_an_ownership_is_replaced_for_another_world_only():
     assert diff.ownership(old, old) == diff.Verdict()
 
 
-def test_a_services_options_are_deployed_in_place_where_the_provider_can():
+def test_a_services_options_are_deployed_in_place_where_the_provider_can() -> None:
     """Another setting of a service is an update where it can be deployed anew in place; of a job or
     a machine it is another one.
     """
@@ -320,7 +320,7 @@ def test_a_services_options_are_deployed_in_place_where_the_provider_can():
         assert replaces == cluster(before, new, at_modal, lambda: True, in_place).replaces
 
 
-def test_a_done_job_is_made_anew_by_run_alone():
+def test_a_done_job_is_made_anew_by_run_alone() -> None:
     """A finished job is not replaced by an edit of where or how long it may run; a bump of `run`
     makes another.
     """
@@ -332,7 +332,7 @@ def test_a_done_job_is_made_anew_by_run_alone():
         assert cluster(old, {**old, "run": "2"}, over, lambda: False, ()).replaces
 
 
-def test_a_workload_edit_of_a_providers_own_job_is_told():
+def test_a_workload_edit_of_a_providers_own_job_is_told() -> None:
     """A job that the provider itself runs (a function, a custom job) takes no edit of its workload:
     that is said, with what to do. Where a script of ours runs it, it is run anew, and nothing is
     said.
@@ -385,7 +385,9 @@ DRIFTED = {
         ({"state": "stopped"}, False, False, ["status"]),
     ],
 )
-def test_what_was_edited_at_the_cloud_is_the_only_difference(more, serves, replaces, changes):
+def test_what_was_edited_at_the_cloud_is_the_only_difference(
+    more, serves, replaces, changes
+) -> None:
     """Exactly the edited property differs; it replaces where the machine no longer serves, and is
     left alone by `on_loss: report`.
     """
@@ -402,7 +404,7 @@ def test_what_was_edited_at_the_cloud_is_the_only_difference(more, serves, repla
     )
 
 
-def test_a_workload_that_outgrows_its_machine_replaces_it():
+def test_a_workload_that_outgrows_its_machine_replaces_it() -> None:
     """What the held machine can't hold is no edit in place; a job that a provider runs by itself,
     and an ended one, are not asked about.
     """

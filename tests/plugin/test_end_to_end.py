@@ -10,7 +10,7 @@ from tests.plugin.conftest import BIN, REPOSITORY
 
 
 @pytest.mark.core
-def test_up_refresh_preview_preempt_up_destroy(project):
+def test_up_refresh_preview_preempt_up_destroy(project) -> None:
     """The whole life: a fallback place is had, nothing changes, a preempted machine is replaced in
     one up, destroy leaves zero machines.
     """
@@ -43,7 +43,7 @@ def test_up_refresh_preview_preempt_up_destroy(project):
     assert made.machines() == []
 
 
-def test_b35_b41_stop_and_start(project):
+def test_b35_b41_stop_and_start(project) -> None:
     """state: stopped stops and keeps the machine; a start without room leaves it stopped and in the
     state; with room the same machine runs again.
     """
@@ -79,7 +79,7 @@ def test_b35_b41_stop_and_start(project):
     assert made.machines() == []
 
 
-def test_sold_out_on_one_cloud_lands_on_the_next(project):
+def test_sold_out_on_one_cloud_lands_on_the_next(project) -> None:
     """Google Cloud has none: the same `up` goes on at EC2, shows each attempt, and destroy leaves
     nothing.
     """
@@ -94,7 +94,7 @@ def test_sold_out_on_one_cloud_lands_on_the_next(project):
     assert made.machines() == []
 
 
-def test_managed_network(project):
+def test_managed_network(project) -> None:
     """Two nodes in a network of their own; after a kill the machines go before the network, which
     they use.
     """
@@ -117,7 +117,7 @@ def test_managed_network(project):
 
 
 @pytest.mark.core
-def test_a_program_of_ones_own(project):
+def test_a_program_of_ones_own(project) -> None:
     """`GpuCluster` in any Pulumi program, with an Output that is unknown at preview among its
     inputs; the ownership comes by itself.
     """
@@ -136,7 +136,7 @@ def test_a_program_of_ones_own(project):
     assert made.machines() == []
 
 
-def test_import_of_a_lost_machine(project):
+def test_import_of_a_lost_machine(project) -> None:
     """`pulumi import` of a native id takes a machine into the state again, once a refresh has shown
     that no state names it; never before.
     """
@@ -170,7 +170,7 @@ def test_import_of_a_lost_machine(project):
 
 
 @pytest.mark.core
-def test_the_schema_is_accepted(tmp_path):
+def test_the_schema_is_accepted(tmp_path) -> None:
     """`pulumi package get-schema` takes the plugin's schema whole."""
     if shutil.which("pulumi", path=f"{BIN}") is None and shutil.which("pulumi") is None:
         pytest.fail("wanted pulumi on PATH, found none; run `make setup`")
@@ -192,7 +192,7 @@ def test_the_schema_is_accepted(tmp_path):
 
 
 @pytest.mark.core
-def test_stack_files_are_left_as_they_are(project):
+def test_stack_files_are_left_as_they_are(project) -> None:
     """Making a stack and setting a value that it has leave the committed file as it is, byte for
     byte.
     """
@@ -202,7 +202,7 @@ def test_stack_files_are_left_as_they_are(project):
         assert (made.folder / "stacks" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_what_ended_costs_nothing_on_the_screen(project):
+def test_what_ended_costs_nothing_on_the_screen(project) -> None:
     """After the ttl: when it ended and how to get a new one; no price and no ssh line of a machine
     that is gone.
     """
@@ -221,7 +221,7 @@ def test_what_ended_costs_nothing_on_the_screen(project):
     made.destroy()
 
 
-def test_a_job_runs_once_and_a_bump_of_run_makes_another(project):
+def test_a_job_runs_once_and_a_bump_of_run_makes_another(project) -> None:
     """A job is planned with its worst case, ends, and changes nothing on the next `up`; another
     `run` starts a new one; destroy leaves nothing.
     """
@@ -246,7 +246,7 @@ def test_a_job_runs_once_and_a_bump_of_run_makes_another(project):
     assert [] == made.machines()
 
 
-def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project):
+def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project) -> None:
     """Preview prices the floor and the busy hour; the URL is an output; other bounds are deployed
     in place; destroy waits for the containers.
     """

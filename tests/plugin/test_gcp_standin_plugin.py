@@ -28,7 +28,7 @@ def call(servicer, method, urn=NETWORK, **fields):
     return asyncio.run(getattr(servicer, method)(SimpleNamespace(**request), Context()))
 
 
-def test_its_version_is_its_own():
+def test_its_version_is_its_own() -> None:
     """Project, program and plugin name one version of the stand-in, newer than Google's that the
     SDK asks for: of an older one Pulumi warns.
     """
@@ -47,7 +47,7 @@ def test_its_version_is_its_own():
     assert Version(stated) > Version(version("pulumi-gcp"))
 
 
-def test_other_types_and_properties_are_refused():
+def test_other_types_and_properties_are_refused() -> None:
     """By name: nothing is made that the rehearsal does not know."""
     with pytest.raises(Aborted, match="gcp:storage/bucket:Bucket"):
         call(StandIn(), "Check", "urn:pulumi:s::gpus::gcp:storage/bucket:Bucket::b")
@@ -55,7 +55,7 @@ def test_other_types_and_properties_are_refused():
     assert [failure.property for failure in failures] == ["routingMode"]
 
 
-def test_a_network_lives(tmp_path, monkeypatch):
+def test_a_network_lives(tmp_path, monkeypatch) -> None:
     """Named by itself, made, found, deleted; deleted again is success, and what is gone has no id."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     servicer = StandIn()

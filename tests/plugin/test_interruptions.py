@@ -6,7 +6,7 @@ from tests.plugin.conftest import wait_until
 
 
 @pytest.mark.parametrize("also_plugin", [False, True], ids=["cli", "cli-and-plugin"])
-def test_up_killed_then_destroy(project, also_plugin):
+def test_up_killed_then_destroy(project, also_plugin) -> None:
     """`up` killed with -9, then cancel and destroy: zero machines, whether or not the plugin lived
     to clean up.
     """
@@ -21,7 +21,7 @@ def test_up_killed_then_destroy(project, also_plugin):
 
 
 @pytest.mark.core
-def test_up_killed_then_up(project):
+def test_up_killed_then_up(project) -> None:
     """The next `up` adopts or clears what the killed one left: one machine, never two."""
     made = project()
     made.edit(
@@ -37,7 +37,7 @@ def test_up_killed_then_up(project):
 
 
 @pytest.mark.parametrize("then", ["up", "destroy"])
-def test_b26_up_killed_then_another_project(project, then):
+def test_b26_up_killed_then_another_project(project, then) -> None:
     """A machine that a killed run made in one project is found and deleted though the stack names
     another project by now.
     """
@@ -57,7 +57,7 @@ def test_b26_up_killed_then_another_project(project, then):
 
 
 @pytest.mark.core
-def test_ctrl_c_once(project):
+def test_ctrl_c_once(project) -> None:
     """One Ctrl-C while it buys: no further attempt, what was asked for is released, the state is
     whole; then destroy as ever.
     """
@@ -75,7 +75,7 @@ def test_ctrl_c_once(project):
 
 
 @pytest.mark.parametrize("stack", ["job-l4", "serve-modal"])
-def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack):
+def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack) -> None:
     """`up` and its plugin killed with -9 while the app waits for a container: the next `up` takes
     it over, and destroy leaves no app.
     """
@@ -90,7 +90,7 @@ def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack):
 
 
 @pytest.mark.timeout(900)  # many runs, each of which waits for a cloud that refuses
-def test_a_sign_in_that_ends_in_the_middle_of_a_run_loses_nothing(project):
+def test_a_sign_in_that_ends_in_the_middle_of_a_run_loses_nothing(project) -> None:
     """C24: the machine was ordered, and its cloud refuses every further look: nothing else is
     bought, the state keeps it with its cost; after the sign-in the next `up` takes it over.
     """

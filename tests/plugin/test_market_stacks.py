@@ -11,7 +11,7 @@ def tries(said: str) -> list[str]:
     return [name for index, name in enumerate(found) if index == 0 or found[index - 1] != name]
 
 
-def test_b46_train_anywhere_walks_from_a_queue_that_never_moves_to_the_last_cloud(project):
+def test_b46_train_anywhere_walks_from_a_queue_that_never_moves_to_the_last_cloud(project) -> None:
     """Modal is cheapest and starts nothing, EC2 has none: after its wait the same `up` goes on, and
     ends on Google Cloud with one machine.
     """
@@ -36,7 +36,7 @@ def test_b46_train_anywhere_walks_from_a_queue_that_never_moves_to_the_last_clou
     assert made.machines() == []
 
 
-def test_train_anywhere_takes_the_second_choice_once_the_first_is_tried_everywhere(project):
+def test_train_anywhere_takes_the_second_choice_once_the_first_is_tried_everywhere(project) -> None:
     """No H100s on any of three clouds: eight A100s, from the cheapest cloud that has them."""
     made = project("train-anywhere")
     for cloud in ("gcp", "aws", "modal"):
@@ -56,7 +56,7 @@ def test_train_anywhere_takes_the_second_choice_once_the_first_is_tried_everywhe
     assert made.machines() == []
 
 
-def test_rent_4090x2_on_demand_then_a_bid_then_modal(project):
+def test_rent_4090x2_on_demand_then_a_bid_then_modal(project) -> None:
     """Clore on demand; with none of those a bid under the cap; with no host at all two L4s at
     Modal. Each `up` leaves one rental.
     """

@@ -35,7 +35,7 @@ def flat(text):
     return " ".join(text.split())
 
 
-def test_b34_a_purchase_that_does_not_fit_is_refused_at_preview_and_at_up(project):
+def test_b34_a_purchase_that_does_not_fit_is_refused_at_preview_and_at_up(project) -> None:
     """12 hours at the offered price do not fit into $20: both say so with every summand, and
     nothing is bought. $500 fit; then the rest is told.
     """
@@ -77,7 +77,7 @@ def test_b34_a_purchase_that_does_not_fit_is_refused_at_preview_and_at_up(projec
     made.destroy()
 
 
-def test_b34_what_other_machines_bought_counts(project):
+def test_b34_what_other_machines_bought_counts(project) -> None:
     """A colleague's and a pipeline's machine, each with an empty journal, count what was bought
     elsewhere, what was taken back there, and the rest.
     """
@@ -101,7 +101,7 @@ def test_b34_what_other_machines_bought_counts(project):
     assert any(ended for _, _, ended, _ in runs.values())
 
 
-def test_a_limit_is_money(project):
+def test_a_limit_is_money(project) -> None:
     """What is no amount is told before anything is declared."""
     made = limited(project, "lots")
     assert (
@@ -112,7 +112,7 @@ def test_a_limit_is_money(project):
     assert "gpus:max_spend: wanted US dollars a calendar month" in made.preview(fails=True)
 
 
-def test_a_targeted_update_is_limited_too(project):
+def test_a_targeted_update_is_limited_too(project) -> None:
     """`up --target` of a cluster alone is held to the limit like any other."""
     made = limited(project, 5000)
     made.up()

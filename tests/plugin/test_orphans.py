@@ -26,7 +26,7 @@ CLAIMS = (ClaimRow("train", "g1", ()),)
         (("eval", ""), ("train",), False),  # nothing says of which run it is
     ],
 )
-def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan):
+def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan) -> None:
     """A machine that another copy of the state, or somebody unknown, has made is named and never
     deleted by an `up`.
     """
@@ -34,7 +34,7 @@ def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan)
     assert orphans.is_orphan(node, CLAIMS, declared, {"train", "eval"}) is orphan
 
 
-def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab):  # noqa: F811
+def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab) -> None:  # noqa: F811
     """The cluster is at one cloud, and a run that was overwritten had bought for it at another: the
     Ownership's update releases that one alone.
     """

@@ -72,7 +72,7 @@ def held(nodes=1, attempts=2, **more):
     )
 
 
-def test_outputs_have_the_documented_names():
+def test_outputs_have_the_documented_names() -> None:
     """Exactly the schema's names, and `schema: 1`."""
     written = outputs.write(held())
     assert set(written) == set(CLUSTER_OUTPUTS)
@@ -82,7 +82,7 @@ def test_outputs_have_the_documented_names():
 
 
 @pytest.mark.parametrize(("nodes", "attempts"), [(1, 0), (2, 5), (8, 60), (64, 200)])
-def test_outputs_stay_small(nodes, attempts):
+def test_outputs_stay_small(nodes, attempts) -> None:
     """Under 2 KB, however many nodes and attempts; no machine's name is lost."""
     written = outputs.write(held(nodes, attempts), Setup(ports=(80, 8000)))
     assert outputs.size(written) < outputs.MAX_BYTES
@@ -92,7 +92,7 @@ def test_outputs_stay_small(nodes, attempts):
     )
 
 
-def test_what_is_held_is_read_back():
+def test_what_is_held_is_read_back() -> None:
     """Everything that the engine needs to go on comes back from outputs and id; attempts and
     machines are in the journal.
     """
@@ -110,14 +110,14 @@ def test_what_is_held_is_read_back():
         assert back == record._replace(attempts=(), machines=())
 
 
-def test_unknown_prices_are_left_out():
+def test_unknown_prices_are_left_out() -> None:
     """An unknown price is absent, never zero."""
     written = outputs.write(held()._replace(micro_usd=None))
     assert "price_usd_per_hour" not in written
     assert outputs.read("rehearsal/o/c/g", written).micro_usd is None
 
 
-def test_the_ssh_line_needs_an_address():
+def test_the_ssh_line_needs_an_address() -> None:
     """No address, or not running: no line."""
     assert outputs.write(held()._replace(world="live"))["ssh"] == "ssh gpus@192.0.2.1"
     assert outputs.write(held()._replace(machines=()))["ssh"] == ""
@@ -125,7 +125,7 @@ def test_the_ssh_line_needs_an_address():
     assert outputs.write(held()._replace(status="queued"))["ssh"] == ""
 
 
-def test_a_degraded_cluster_is_logged_into_at_a_machine_that_runs():
+def test_a_degraded_cluster_is_logged_into_at_a_machine_that_runs() -> None:
     """Some of several machines are lost: the line names one that is left, never the lost one."""
     three = held(3)
     lost, *left = three.machines
@@ -142,7 +142,7 @@ def test_a_degraded_cluster_is_logged_into_at_a_machine_that_runs():
     )
 
 
-def test_the_ssh_line_is_one_that_works():
+def test_the_ssh_line_is_one_that_works() -> None:
     """Without a key of yours Google's own command is shown, through its proxy where there is no
     address outside; what it is good for stands behind.
     """
@@ -165,7 +165,7 @@ def test_the_ssh_line_is_one_that_works():
     assert outputs.write(other, Setup())["ssh"] == "ssh gpus@192.0.2.1"
 
 
-def test_ports_become_endpoints():
+def test_ports_become_endpoints() -> None:
     """Public: each node's address with each port. Private: the line that carries each port of the
     first one here. Mapped: the port outside.
     """
@@ -198,7 +198,7 @@ def test_ports_become_endpoints():
         "projects/p/zones/z/instances/n",
     ],
 )
-def test_other_ids_are_refused(bad):
+def test_other_ids_are_refused(bad) -> None:
     """An id that is none of ours is named."""
     with pytest.raises(ValueError, match="WORLD/OWNER/CLUSTER/GENERATION"):
         outputs.parse_id(bad)

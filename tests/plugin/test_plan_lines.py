@@ -52,7 +52,7 @@ def said(ask, runs, action=preview.KEEP):
     )
 
 
-def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_stays():
+def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_stays() -> None:
     """Nothing is deleted for the rule; the line says how to have one again. A declaration that
     allows one, or names another, has no such line.
     """
@@ -72,7 +72,7 @@ def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_st
     assert not [topic for topic, _ in said(ask, held("gcp", 88.0)).facts if topic == "warning"]
 
 
-def test_a_reclaim_line_goes_by_the_rank():
+def test_a_reclaim_line_goes_by_the_rank() -> None:
     """By choice an earlier choice at any price, and nothing where the first one runs; by price only
     what is cheaper.
     """

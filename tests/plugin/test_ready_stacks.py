@@ -20,7 +20,7 @@ def keys(made):
     ]
 
 
-def test_b32_wrong_gpus_are_ended_and_the_next_place_is_had_in_the_same_up(project):
+def test_b32_wrong_gpus_are_ended_and_the_next_place_is_had_in_the_same_up(project) -> None:
     """A machine with seven of eight GPUs is released within the `up`, the attempt names the stage,
     and nothing but the next machine is left.
     """
@@ -41,7 +41,7 @@ def test_b32_wrong_gpus_are_ended_and_the_next_place_is_had_in_the_same_up(proje
     assert made.machines() == []
 
 
-def test_the_clusters_key_stays_here_and_an_edit_of_ready_calls_no_cloud(project):
+def test_the_clusters_key_stays_here_and_an_edit_of_ready_calls_no_cloud(project) -> None:
     """The key is on this machine alone, 0600, in no state and no line; an edit of `ready` is an
     update without a call; destroy removes the key.
     """
@@ -68,7 +68,7 @@ def test_the_clusters_key_stays_here_and_an_edit_of_ready_calls_no_cloud(project
     assert keys(made) == [] and made.machines() == []
 
 
-def test_b30_a_port_that_stays_closed_is_said_with_what_ready_running_is_for(project):
+def test_b30_a_port_that_stays_closed_is_said_with_what_ready_running_is_for(project) -> None:
     """Nothing answers at any machine's port: `up` fails with the stage and the way out, and leaves
     neither machine nor key.
     """
@@ -89,7 +89,7 @@ def test_b30_a_port_that_stays_closed_is_said_with_what_ready_running_is_for(pro
     assert made.machines() == []
 
 
-def test_b32_a_start_up_that_failed_shows_its_exit_status(project):
+def test_b32_a_start_up_that_failed_shows_its_exit_status(project) -> None:
     """The machine is had, and the `up` says what its start-up script ended with."""
     made = project("serve-l4")
     made.rehearse("fault", "gcp", "node.look", "start-up-failed", "--set", "code=3")
@@ -122,7 +122,7 @@ def gpus(made, *words, fails=False):
     return done.stdout + done.stderr
 
 
-def test_a_declared_cluster_is_in_the_hand(project):
+def test_a_declared_cluster_is_in_the_hand(project) -> None:
     """ssh, cp, ps and logs know what a stack declares, by the same names as what is ad hoc; which
     one is meant is never guessed.
     """

@@ -3,7 +3,7 @@
 import pytest
 
 
-def test_nothing_to_be_had(project):
+def test_nothing_to_be_had(project) -> None:
     """Everything is sold out: one line per attempt, no traceback, nothing left."""
     made = project()
     made.edit("providers: [gcp, aws, modal]", "providers: [gcp, aws]")
@@ -16,7 +16,7 @@ def test_nothing_to_be_had(project):
     made.destroy()
 
 
-def test_bad_input_is_told_whole(project):
+def test_bad_input_is_told_whole(project) -> None:
     """Every problem with its path, at preview; unknown keys of the configuration too."""
     made = project()
     made.edit("gpu: H100:8", "gpu: H1000:8\n      nodez: 2")
@@ -48,7 +48,7 @@ def test_bad_input_is_told_whole(project):
     assert "gpus:world: wanted rehearsal or live, found nothing" in made.preview(fails=True)
 
 
-def test_live_without_credentials_is_not_a_rehearsal(project):
+def test_live_without_credentials_is_not_a_rehearsal(project) -> None:
     """World live and no credentials: it says so, and nothing is rehearsed."""
     made = project("serve-l4")
     made.edit("gpus:world: rehearsal", "gpus:world: live")
@@ -62,7 +62,9 @@ def test_live_without_credentials_is_not_a_rehearsal(project):
 
 
 @pytest.mark.parametrize("own_program", [False, True], ids=["stack", "own-program"])
-def test_another_world_that_cannot_serve_is_refused_before_anything_is_lost(project, own_program):
+def test_another_world_that_cannot_serve_is_refused_before_anything_is_lost(
+    project, own_program
+) -> None:
     """A stack that goes live without credentials is refused, with or without a preview: its
     rehearsal machine stays, and so does its state.
     """
@@ -106,7 +108,7 @@ def test_another_world_that_cannot_serve_is_refused_before_anything_is_lost(proj
     assert made.machines() == []
 
 
-def test_a_home_that_cannot_be_used_is_a_line_at_preview_and_stops_an_up(project):
+def test_a_home_that_cannot_be_used_is_a_line_at_preview_and_stops_an_up(project) -> None:
     """GPUS_HOME is a file: the preview shows the plan with one line about it; `up` refuses with
     that line before any call.
     """
@@ -136,7 +138,7 @@ def nobody(folder):
     }
 
 
-def test_all_that_is_wrong_with_all_clusters_is_told_at_once(project):
+def test_all_that_is_wrong_with_all_clusters_is_told_at_once(project) -> None:
     """Before anything is registered, without a traceback: each problem of each cluster, keys that
     Python reserves and homes of nobody among them.
     """
@@ -164,7 +166,7 @@ def test_all_that_is_wrong_with_all_clusters_is_told_at_once(project):
     assert "Ownership" not in said
 
 
-def test_live_needs_credentials_before_anything_is_declared(project):
+def test_live_needs_credentials_before_anything_is_declared(project) -> None:
     """A managed network is Google's own resources: without credentials none of them is declared. A
     secret setting is refused as a secret cluster is.
     """
@@ -182,7 +184,7 @@ def test_live_needs_credentials_before_anything_is_declared(project):
     assert "gcp:project: wanted plain text, found a secret" in made.preview(fails=True)
 
 
-def test_b46_modal_refuses_bad_gpus_of_a_job_at_preview(project):
+def test_b46_modal_refuses_bad_gpus_of_a_job_at_preview(project) -> None:
     """An A100-70GB, which nobody knows, fails the preview's check: nothing is sent. Eight A10s,
     which Modal does not sell, are left out in a line.
     """

@@ -7,7 +7,7 @@ import pytest
 from tests.plugin.conftest import BIN
 
 
-def test_b42_edits(project):
+def test_b42_edits(project) -> None:
     """An edit that is still satisfied touches no machine; one that is not replaces it, the old one
     first.
     """
@@ -38,7 +38,7 @@ def test_b42_edits(project):
     assert made.machines() == []
 
 
-def test_a_forced_replacement_says_what_goes(project):
+def test_a_forced_replacement_says_what_goes(project) -> None:
     """Under --replace nothing is compared, and the preview still knows the machine that goes; an
     edit that nothing can serve leaves it alone.
     """
@@ -64,7 +64,7 @@ def test_a_forced_replacement_says_what_goes(project):
 @pytest.mark.parametrize("on_loss", ["replace-all", "report"])
 def test_a_machine_edited_at_its_cloud_shows_what_differs_and_is_replaced_or_reported(
     project, on_loss
-):
+) -> None:
     """Four GPUs became one: the preview names just that, and the next `up` does what the preview
     said; edited back, nothing differs.
     """
@@ -105,7 +105,7 @@ def test_a_machine_edited_at_its_cloud_shows_what_differs_and_is_replaced_or_rep
     assert made.machines() == []
 
 
-def replaced_in_vain(made):
+def replaced_in_vain(made) -> None:
     """A stack whose machine is to be replaced by one that is sold out."""
     made.edit("gpu: L4:1", "gpu: L4:1\n      providers: [gcp]\n      regions: [us-central1]")
     made.up()
@@ -113,7 +113,7 @@ def replaced_in_vain(made):
     made.rehearse("stock", "gcp", "*", "T4", "*", "0")
 
 
-def test_a_replacement_that_finds_no_place_says_that_the_previous_machine_is_gone(project):
+def test_a_replacement_that_finds_no_place_says_that_the_previous_machine_is_gone(project) -> None:
     """Error, state and preview say that nothing runs and nothing is billed; a refresh drops it, and
     the next `up` buys one.
     """
@@ -149,7 +149,7 @@ def test_a_replacement_that_finds_no_place_says_that_the_previous_machine_is_gon
     assert made.machines() == []
 
 
-def test_an_up_killed_between_the_deletion_and_the_purchase_has_nothing_that_runs(project):
+def test_an_up_killed_between_the_deletion_and_the_purchase_has_nothing_that_runs(project) -> None:
     """The state still names the old machine; the preview knows that it is deleted, and the next
     `up` buys one.
     """
@@ -167,7 +167,7 @@ def test_an_up_killed_between_the_deletion_and_the_purchase_has_nothing_that_run
     assert made.machines() == []
 
 
-def test_a_renamed_stack_and_project_change_nothing(project):
+def test_a_renamed_stack_and_project_change_nothing(project) -> None:
     """C22: after a rename of the stack and one of the project no change is proposed, a sweep knows
     its own, and destroy works.
     """
@@ -199,7 +199,7 @@ def test_a_renamed_stack_and_project_change_nothing(project):
 
 
 @pytest.mark.parametrize("on_loss", ["replace-all", "replace-node", "report"])
-def test_a_preview_after_a_loss_says_what_the_up_does(project, on_loss):
+def test_a_preview_after_a_loss_says_what_the_up_does(project, on_loss) -> None:
     """One of two Spot machines is taken back: the preview's words and its change are those of the
     `up` that follows.
     """
@@ -238,7 +238,7 @@ def test_a_preview_after_a_loss_says_what_the_up_does(project, on_loss):
     assert made.machines() == []
 
 
-def test_a_preview_after_a_spot_loss_says_what_the_up_does(project):
+def test_a_preview_after_a_spot_loss_says_what_the_up_does(project) -> None:
     """A Spot machine is taken back and stays stopped: the preview replaces it, and so does the
     `up`.
     """

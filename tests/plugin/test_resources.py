@@ -13,7 +13,7 @@ from providers.adapters.gcp.network import subnets
 from providers.model.spec import Fallback, Gpu
 
 
-def test_subnets_do_not_overlap_and_do_not_move():
+def test_subnets_do_not_overlap_and_do_not_move() -> None:
     """Each region has its own /20, the same whatever other regions are listed."""
     some = subnets(["us-central1", "us-east4"])
     more = subnets(["europe-west4", "us-east4", "us-central1", *(f"region-{n}" for n in range(60))])
@@ -22,7 +22,7 @@ def test_subnets_do_not_overlap_and_do_not_move():
     assert all(block.startswith("10.") and block.endswith("/20") for block in more.values())
 
 
-def test_models_are_passed_as_what_was_set():
+def test_models_are_passed_as_what_was_set() -> None:
     """`Gpu` and `Fallback` become plain mappings without defaults."""
     assert cluster.plain([Gpu("H100", count=8), Fallback(gpu="L4:1", spot="only"), "x"]) == [
         {"type": "H100", "count": 8},
@@ -36,7 +36,7 @@ def key(text):
     return config.with_files("train", {"ssh_key": text})["ssh_key"]
 
 
-def test_a_key_file_is_read(tmp_path, monkeypatch):
+def test_a_key_file_is_read(tmp_path, monkeypatch) -> None:
     """A path of a .pub file is replaced by its content; a key is left alone; a missing file is one
     line.
     """
@@ -51,14 +51,14 @@ def test_a_key_file_is_read(tmp_path, monkeypatch):
         key("~nouser/x.pub")
 
 
-def test_live_takes_the_project_from_the_environment(monkeypatch):
+def test_live_takes_the_project_from_the_environment(monkeypatch) -> None:
     """A rehearsal does not: what it makes must not depend on whose shell it is."""
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
     assert config.account_settings("live") == {"gcp": {"project": "mine"}}
     assert config.account_settings("rehearsal") == {}
 
 
-def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch):
+def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch) -> None:
     """The quiet end is for Pulumi's runner; a host of another kind keeps its own way with Ctrl-C."""
     import signal
     import sys
@@ -80,7 +80,7 @@ def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch):
 class Config:
     """A stack's configuration with this text under every key."""
 
-    def __init__(self, text):
+    def __init__(self, text) -> None:
         self.text = text
 
     def get(self, _key):
@@ -96,7 +96,7 @@ class Config:
         "[" * 100_000,
     ],
 )
-def test_clusters_nested_too_deep_are_one_message(text):
+def test_clusters_nested_too_deep_are_one_message(text) -> None:
     """However deep: Pulumi itself hands on three thousand levels."""
     with pytest.raises(
         pulumi.RunError, match="wanted at most 50 levels of lists and mappings, found more"
@@ -105,7 +105,7 @@ def test_clusters_nested_too_deep_are_one_message(text):
 
 
 @pytest.mark.parametrize("text", ["{x", "x" * 5_000, "[1]", "1e99999", "9" * 5_000])
-def test_clusters_that_are_no_map_are_shown_in_short(text):
+def test_clusters_that_are_no_map_are_shown_in_short(text) -> None:
     """A text, a list, a number of any length."""
     with pytest.raises(pulumi.RunError, match="wanted a map of clusters by name") as caught:
         config.clusters_of(Config(text))
@@ -122,10 +122,10 @@ def test_clusters_that_are_no_map_are_shown_in_short(text):
         ({"gpus:world": "rehearsal", "gpus:clusters": '["train"]'}, "found a list"),
     ],
 )
-def test_a_wrong_configuration_is_told_before_anything_is_declared(configuration, words):
+def test_a_wrong_configuration_is_told_before_anything_is_declared(configuration, words) -> None:
     """Each with its key; the stack's program ends by it."""
 
-    def program():
+    def program() -> None:
         set_all_config(configuration, [])
         stack.declare()
 

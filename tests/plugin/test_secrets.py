@@ -58,7 +58,7 @@ def order(spec, provider):
     return Order(Mark("own", "train", "gen", "f"), "token", (first,), ("train-0",), setup, 900)
 
 
-def test_a_reference_for_each_provider_is_accepted():
+def test_a_reference_for_each_provider_is_accepted() -> None:
     """References pass, are part of the canonical form, and leave the fingerprint as it is."""
     checked = check(secrets=ALL, options=ACCOUNTS)
     assert checked.problems == ()
@@ -84,7 +84,7 @@ def test_a_reference_for_each_provider_is_accepted():
         ({"HF_TOKEN": CANARY}, "secrets.HF_TOKEN"),
     ],
 )
-def test_what_is_no_reference_is_refused_and_not_shown(secrets, path):
+def test_what_is_no_reference_is_refused_and_not_shown(secrets, path) -> None:
     """A name that decides on more than a secret, a malformed reference, or the value itself is a
     problem at its path; a value is never repeated.
     """
@@ -93,13 +93,13 @@ def test_what_is_no_reference_is_refused_and_not_shown(secrets, path):
     assert CANARY not in str(checked.problems) or secrets == {"HF_TOKEN": CANARY}
 
 
-def test_the_value_in_place_of_a_reference_is_not_shown():
+def test_the_value_in_place_of_a_reference_is_not_shown() -> None:
     """Whoever writes the value itself under secrets is told so without it."""
     checked = check(secrets={"HF_TOKEN": CANARY})
     assert checked.problems and CANARY not in " ".join(map(str, checked.problems))
 
 
-def test_a_provider_without_a_reference_is_rejected_in_the_plan():
+def test_a_provider_without_a_reference_is_rejected_in_the_plan() -> None:
     """A candidate at a provider that no reference is for is refused by the rule `secret`, with what
     is missing.
     """
@@ -114,7 +114,7 @@ def test_a_provider_without_a_reference_is_rejected_in_the_plan():
     assert "HF_TOKEN" in refused[0].wanted and "secrets.HF_TOKEN" in refused[0].found
 
 
-def test_a_machine_needs_an_identity_to_fetch_with():
+def test_a_machine_needs_an_identity_to_fetch_with() -> None:
     """At Google a service account, at AWS an instance profile; without one the check and the
     compiler refuse.
     """
@@ -136,7 +136,7 @@ def test_a_machine_needs_an_identity_to_fetch_with():
             compiled(made._replace(setup=made.setup._replace(options=())))
 
 
-def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch):
+def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch) -> None:
     """Clore's hosts are strangers': refused unless trusted in so many words, then read from the
     environment when the order is sent, and only then.
     """
@@ -176,13 +176,13 @@ class Place:
     docker; what each was called with is written down.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.folder = folder
         (folder / "bin").mkdir()
         (folder / "run").mkdir()
         self.log = folder / "argv.log"
 
-    def tool(self, name, body):
+    def tool(self, name, body) -> None:
         file = self.folder / "bin" / name
         file.write_text(f'#!/bin/bash\nprintf "%s\\n" "{name} $*" >> {self.log}\n{body}\n')
         file.chmod(0o755)
@@ -221,7 +221,7 @@ def sourced(place):
     return done.stdout
 
 
-def test_a_google_machine_fetches_its_own(tmp_path):
+def test_a_google_machine_fetches_its_own(tmp_path) -> None:
     """The start-up script asks Secret Manager as the machine, writes a file that root alone reads,
     and puts no value on a command line.
     """
@@ -274,7 +274,7 @@ def test_a_google_machine_fetches_its_own(tmp_path):
     assert "newline" not in done.stdout + done.stderr
 
 
-def test_an_ec2_machine_fetches_its_own(tmp_path):
+def test_an_ec2_machine_fetches_its_own(tmp_path) -> None:
     """The user data installs a script for every boot that asks SSM or Secrets Manager as the
     machine; it holds references alone.
     """
@@ -321,7 +321,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path):
         "regions[0]",
     ],
 )
-def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where):
+def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where) -> None:
     """A token's shape anywhere, or any value of a field that is called a secret under options:
     refused with the place for it, never repeated.
     """
@@ -355,7 +355,7 @@ def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where):
         "mask-0123456789abcdefghij",
     ],
 )
-def test_ordinary_words_are_no_secrets(text):
+def test_ordinary_words_are_no_secrets(text) -> None:
     """Words that merely resemble a token's beginning pass."""
     assert (
         secret.plain_ones(
@@ -368,7 +368,7 @@ def test_ordinary_words_are_no_secrets(text):
     )
 
 
-def test_a_pulumi_secret_inside_a_cluster_is_refused():
+def test_a_pulumi_secret_inside_a_cluster_is_refused() -> None:
     """What Pulumi keeps secret would stand in orders and scripts as plain text: refused with the
     place for it.
     """

@@ -6,7 +6,7 @@ import json
 import subprocess
 
 
-def test_the_token_and_the_line_that_tries_it_are_outputs(project):
+def test_the_token_and_the_line_that_tries_it_are_outputs(project) -> None:
     """The token alone is an output of its own, hidden until asked for; the line that tries the
     service takes it from there and runs as it stands.
     """
@@ -41,7 +41,7 @@ def test_the_token_and_the_line_that_tries_it_are_outputs(project):
     assert made.machines() == []
 
 
-def test_at_modal_the_line_asks_for_what_its_own_door_wants(project):
+def test_at_modal_the_line_asks_for_what_its_own_door_wants(project) -> None:
     """The cheapest place of the stack as it is shipped: TLS, a proxy token of the workspace, and no
     token of ours.
     """

@@ -25,16 +25,17 @@ from tests.plugin.servicer_rig import (  # noqa: F401
     struct,
 )
 from tests.plugin.test_outputs import held
+from typing import Never
 
 
-def test_check_names_each_problem_with_its_path(servicer):
+def test_check_names_each_problem_with_its_path(servicer) -> None:
     """Check failures travel as (property, reason), all of them."""
     response = call(servicer, "Check", news=struct({**INPUTS, "gpu": "H1000:8", "nodes": 0}))
     assert {failure.property for failure in response.failures} == {"gpu", "nodes"}
     assert all(failure.reason.startswith("wanted ") for failure in response.failures)
 
 
-def test_check_gives_back_canonical_inputs(servicer):
+def test_check_gives_back_canonical_inputs(servicer) -> None:
     """Secrets stay secret, unknowns unknown, spellings are one."""
     news = wire.encode(
         {**INPUTS, "gpu": "h100:8", "ssh_key": "ssh-ed25519 AAAA", "labels": wire.UNKNOWN},
@@ -48,7 +49,7 @@ def test_check_gives_back_canonical_inputs(servicer):
     assert seen.values["gpu"] == "H100:8"
 
 
-def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch):
+def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch) -> None:
     """At preview the engine is not called, and what depends on the place is unknown."""
     calls = stand_in(monkeypatch, "create", held())
     response = call(
@@ -61,7 +62,7 @@ def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch):
     assert seen.values["world"] == "rehearsal"
 
 
-def test_a_plan_that_cannot_be_shown_fails_the_preview(servicer, monkeypatch):
+def test_a_plan_that_cannot_be_shown_fails_the_preview(servicer, monkeypatch) -> None:
     """No table, no `up`: one warning beside a creation is passed over too easily."""
     monkeypatch.setattr("providers.planner.render.as_text", lambda *_, **__: 1 / 0)
     monkeypatch.setattr(siblings, "only_previews", lambda: True)
@@ -70,7 +71,7 @@ def test_a_plan_that_cannot_be_shown_fails_the_preview(servicer, monkeypatch):
         call(servicer, "Create", properties=struct(INPUTS), preview=True)
 
 
-def test_create_gives_id_and_outputs(servicer, monkeypatch):
+def test_create_gives_id_and_outputs(servicer, monkeypatch) -> None:
     """Every create mints a generation of its own; the id is logical."""
     calls = stand_in(
         monkeypatch, "create", lambda wanted, generation: held()._replace(generation=generation)
@@ -86,7 +87,7 @@ def test_create_gives_id_and_outputs(servicer, monkeypatch):
     )
 
 
-def test_half_made_is_kept_in_state(servicer, monkeypatch):
+def test_half_made_is_kept_in_state(servicer, monkeypatch) -> None:
     """Reasons become an init error with id, outputs and inputs, so that destroy deletes it and the
     next up finishes it.
     """
@@ -120,7 +121,7 @@ def test_half_made_is_kept_in_state(servicer, monkeypatch):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
-def test_failures_are_clean_lines(servicer, monkeypatch, tmp_path, error, code, says):
+def test_failures_are_clean_lines(servicer, monkeypatch, tmp_path, error, code, says) -> None:
     """No failure leaves as a traceback; only what nobody foresaw leaves one, in a file."""
     stand_in(monkeypatch, "create", error)
     with pytest.raises(Aborted) as caught:
@@ -130,13 +131,13 @@ def test_failures_are_clean_lines(servicer, monkeypatch, tmp_path, error, code, 
     assert (tmp_path / "plugin.log").exists() == isinstance(error, RuntimeError)
 
 
-def test_a_cancelled_create_is_settled(servicer, monkeypatch):
+def test_a_cancelled_create_is_settled(servicer, monkeypatch) -> None:
     """When the engine is gone the purchase is cancelled, and the process waits until it has cleaned
     up.
     """
     done, begun = [], asyncio.Event()
 
-    async def create(world, wanted, generation):
+    async def create(world, wanted, generation) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -147,7 +148,7 @@ def test_a_cancelled_create_is_settled(servicer, monkeypatch):
 
     monkeypatch.setattr(engine, "create", create)
 
-    async def scene():
+    async def scene() -> None:
         request = SimpleNamespace(urn=URN, properties=struct(INPUTS), preview=False)
         rpc = asyncio.ensure_future(servicer.Create(request, Context()))
         await begun.wait()
@@ -161,11 +162,11 @@ def test_a_cancelled_create_is_settled(servicer, monkeypatch):
     assert done == ["released"]
 
 
-def test_cancel_stops_what_is_under_way(servicer, monkeypatch):
+def test_cancel_stops_what_is_under_way(servicer, monkeypatch) -> None:
     """The Cancel call sets the world's stop; at a normal end nothing is there to stop."""
     worlds, begun = [], asyncio.Event()
 
-    async def create(world, wanted, generation):
+    async def create(world, wanted, generation) -> Never:
         worlds.append(world)
         begun.set()
         while not world.stop.is_set():
@@ -174,7 +175,7 @@ def test_cancel_stops_what_is_under_way(servicer, monkeypatch):
 
     monkeypatch.setattr(engine, "create", create)
 
-    async def scene():
+    async def scene() -> None:
         await servicer.Cancel(None, Context())
         rpc = asyncio.ensure_future(
             servicer.Create(
@@ -189,7 +190,7 @@ def test_cancel_stops_what_is_under_way(servicer, monkeypatch):
     asyncio.run(scene())
 
 
-def test_b44_preview_of_update_touches_nothing(servicer, monkeypatch):
+def test_b44_preview_of_update_touches_nothing(servicer, monkeypatch) -> None:
     """At preview Update gives back what is held."""
     calls = stand_in(monkeypatch, "update", held())
     response = call(
@@ -204,7 +205,7 @@ def test_b44_preview_of_update_touches_nothing(servicer, monkeypatch):
     assert (calls, response.properties) == ([], state())
 
 
-def test_update_and_reclaim(servicer, monkeypatch):
+def test_update_and_reclaim(servicer, monkeypatch) -> None:
     """A bump of `reclaim` calls the engine's reclaim; every other edit its update, under the same
     id.
     """
@@ -232,7 +233,7 @@ def test_update_and_reclaim(servicer, monkeypatch):
     assert (len(updates), len(reclaims)) == (1, 1)
 
 
-def test_delete_goes_to_the_world_in_the_id(servicer, monkeypatch):
+def test_delete_goes_to_the_world_in_the_id(servicer, monkeypatch) -> None:
     """Whatever the inputs say now."""
     calls = stand_in(monkeypatch, "delete", None)
     call(
@@ -246,7 +247,7 @@ def test_delete_goes_to_the_world_in_the_id(servicer, monkeypatch):
     assert calls[0][1].world == "live"
 
 
-def test_delete_that_is_not_confirmed_fails(servicer, monkeypatch):
+def test_delete_that_is_not_confirmed_fails(servicer, monkeypatch) -> None:
     """The engine keeps it in state; the line names what still costs money."""
     stand_in(
         monkeypatch,
@@ -257,7 +258,7 @@ def test_delete_that_is_not_confirmed_fails(servicer, monkeypatch):
         call(servicer, "Delete", id=ID, properties=state(), old_inputs=struct(INPUTS))
 
 
-def test_import_of_an_unmarked_machine(servicer, monkeypatch):
+def test_import_of_an_unmarked_machine(servicer, monkeypatch) -> None:
     """A bare native id becomes a cluster with inputs that declare exactly it."""
     stand_in(
         monkeypatch, "adopt_stray", lambda provider, native_id: held()._replace(owner="", entry=0)
@@ -280,7 +281,7 @@ def test_import_of_an_unmarked_machine(servicer, monkeypatch):
     assert not after.replaces
 
 
-def test_import_of_what_is_not_there(servicer, monkeypatch):
+def test_import_of_what_is_not_there(servicer, monkeypatch) -> None:
     """A clear line that says what an id looks like."""
     stand_in(monkeypatch, "adopt_stray", None)
     with pytest.raises(
@@ -293,7 +294,7 @@ def test_import_of_what_is_not_there(servicer, monkeypatch):
         call(servicer, "Read", id="projects/p/zones/z/instances/n", inputs=Struct())
 
 
-def test_unknown_types_and_functions_are_refused(servicer):
+def test_unknown_types_and_functions_are_refused(servicer) -> None:
     """By name."""
     with pytest.raises(Aborted, match="unknown resource type 'gpu:index:Nope'"):
         call(servicer, "Check", urn="urn:pulumi:s::gpus::gpu:index:Nope::x", news=Struct())

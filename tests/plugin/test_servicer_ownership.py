@@ -26,7 +26,7 @@ from tests.plugin.test_outputs import held
 OWNER_URN = "urn:pulumi:s::gpus::gpu:index:Ownership::ownership"
 
 
-def test_ownership_lives(servicer, monkeypatch):
+def test_ownership_lives(servicer, monkeypatch) -> None:
     """Unknown at preview, random when made, kept on read, settled on delete."""
     inputs = struct({"world": "rehearsal"})
     assert not call(servicer, "Check", urn=OWNER_URN, news=inputs).failures
@@ -64,7 +64,7 @@ def look(servicer, **properties):
     )
 
 
-def test_ownership_read_warns_of_strays(servicer, monkeypatch):
+def test_ownership_read_warns_of_strays(servicer, monkeypatch) -> None:
     """What no state has named since the last look is a stray by its handle; where nobody has looked
     before, nobody can tell.
     """
@@ -96,7 +96,7 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch):
     world.close()
 
 
-def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkeypatch):
+def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkeypatch) -> None:
     """The cluster and the ownership are read at once: whichever comes first, the next run, of
     another process, calls no machine of a state a stray.
     """
@@ -118,7 +118,7 @@ def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkey
 
     monkeypatch.setattr(Journal, "claims", slow)
 
-    async def both():
+    async def both() -> None:
         owner = SimpleNamespace(
             urn=OWNER_URN,
             id=OWNER_ID,
@@ -140,7 +140,7 @@ def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkey
     world.close()
 
 
-def test_ownership_keeps_every_account_it_has_had(servicer, monkeypatch):
+def test_ownership_keeps_every_account_it_has_had(servicer, monkeypatch) -> None:
     """Other settings are added to the outputs, after what was cut short in the old account was
     settled; a delete looks in all of them.
     """
@@ -172,7 +172,7 @@ def test_ownership_keeps_every_account_it_has_had(servicer, monkeypatch):
     assert settled[0][2] == (old["settings"], new["settings"])
 
 
-def test_a_new_ownership_warns_of_what_the_former_one_left(servicer):
+def test_a_new_ownership_warns_of_what_the_former_one_left(servicer) -> None:
     """When the state of a stack was lost, its next ownership says once what the journal knows to
     run under the earlier one.
     """
@@ -191,7 +191,7 @@ def test_a_new_ownership_warns_of_what_the_former_one_left(servicer):
     ].native_id in servicer.lines[0][2]
 
 
-def test_a_machine_that_a_stack_holds_is_not_imported_again(servicer, monkeypatch):
+def test_a_machine_that_a_stack_holds_is_not_imported_again(servicer, monkeypatch) -> None:
     """An import of what another resource of a state names is refused; once no state has named it
     since a look, it is free.
     """

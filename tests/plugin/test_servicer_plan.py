@@ -36,7 +36,7 @@ def result(response):
     return wire.decode(getattr(response, "return")).values
 
 
-def test_the_plan_is_shown_once_at_preview(servicer):
+def test_the_plan_is_shown_once_at_preview(servicer) -> None:
     """Under the cluster, 96 columns wide, against what runs now; in the update phase it is only
     answered.
     """
@@ -52,7 +52,7 @@ def test_the_plan_is_shown_once_at_preview(servicer):
     assert len(servicer.lines) == 1
 
 
-def test_the_plan_of_what_runs_says_what_changes(servicer):
+def test_the_plan_of_what_runs_says_what_changes(servicer) -> None:
     """Unchanged: nothing changes, whatever the market does. Replaced: the difference to the price
     at launch, and that it goes first.
     """
@@ -74,7 +74,7 @@ def test_the_plan_of_what_runs_says_what_changes(servicer):
     assert "because     gpu: what runs no longer satisfies the declaration" in said["text"]
 
 
-def test_a_replacement_that_nobody_compared_knows_what_it_replaces(servicer):
+def test_a_replacement_that_nobody_compared_knows_what_it_replaces(servicer) -> None:
     """Under --replace and for what is tainted the engine asks for no difference: the journal tells
     what runs, and where it knows nothing, nothing does.
     """
@@ -101,7 +101,7 @@ def test_a_replacement_that_nobody_compared_knows_what_it_replaces(servicer):
     )
 
 
-def test_the_plan_of_what_ended_says_so(servicer):
+def test_the_plan_of_what_ended_says_so(servicer) -> None:
     """Nothing runs and nothing stays: when it ended, how to get a new one, and what is still
     billed.
     """
@@ -122,7 +122,7 @@ def test_the_plan_of_what_ended_says_so(servicer):
     )
 
 
-def test_an_edit_that_waits_is_said(servicer):
+def test_an_edit_that_waits_is_said(servicer) -> None:
     """A ttl that the provider cannot put on a running machine replaces nothing, and the preview
     says that it waits.
     """
@@ -161,7 +161,7 @@ def refused(servicer, values):
     return caught.value.details
 
 
-def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servicer):
+def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servicer) -> None:
     """An edit that would replace what runs, and for which there is no candidate, is refused before
     anything is deleted.
     """
@@ -175,7 +175,9 @@ def test_b42_nothing_is_given_up_for_a_declaration_that_nothing_can_serve(servic
 
 
 @pytest.mark.parametrize("zone", ["use1-atl2-az1", "apse3-az1"])
-def test_a_machine_is_not_given_up_for_a_place_that_the_account_may_not_have(servicer, zone):
+def test_a_machine_is_not_given_up_for_a_place_that_the_account_may_not_have(
+    servicer, zone
+) -> None:
     """The only acceptable places are a Local Zone or a region that an account begins without: the
     edit is refused and says how to enable it; where nothing runs the same declaration is tried.
     """
@@ -198,7 +200,7 @@ def test_a_machine_is_not_given_up_for_a_place_that_the_account_may_not_have(ser
     call(servicer, "Create", properties=struct(other), urn=f"{URN}2", preview=True)
 
 
-def test_what_was_taken_back_may_go_without_a_candidate(servicer):
+def test_what_was_taken_back_may_go_without_a_candidate(servicer) -> None:
     """A refresh compares too: what the cloud itself took back is no edit, and must not fail it."""
     assert list(
         diffed(
@@ -210,7 +212,7 @@ def test_what_was_taken_back_may_go_without_a_candidate(servicer):
     ) == ["status"]
 
 
-def test_a_preview_of_nothing_acceptable_fails(servicer, monkeypatch):
+def test_a_preview_of_nothing_acceptable_fails(servicer, monkeypatch) -> None:
     """`up` would fail, so preview does: the whole table, then a line with what would help."""
     monkeypatch.setattr(siblings, "only_previews", lambda: True)
     values = {**INPUTS, "spot": "never", "max_price_per_hour": 5}
@@ -226,7 +228,7 @@ def test_a_preview_of_nothing_acceptable_fails(servicer, monkeypatch):
     assert [line[0] for line in servicer.lines] == ["info"] and "price-cap" in servicer.lines[0][2]
 
 
-def test_live_without_credentials_says_so_first(servicer, monkeypatch, tmp_path):
+def test_live_without_credentials_says_so_first(servicer, monkeypatch, tmp_path) -> None:
     """A preview in the live world with no provider configured fails, and the credentials come
     first.
     """
@@ -243,7 +245,7 @@ def test_live_without_credentials_says_so_first(servicer, monkeypatch, tmp_path)
     assert "gcp: gcp:" not in caught.value.details
 
 
-def test_a_renamed_cluster_shows_what_still_runs(servicer):
+def test_a_renamed_cluster_shows_what_still_runs(servicer) -> None:
     """What the owner runs under a name that the program does not have is shown beside the new one's
     price.
     """
@@ -263,7 +265,7 @@ def test_a_renamed_cluster_shows_what_still_runs(servicer):
     assert "this stack runs" not in result(plan(servicer, urn=URN, cluster="tune"))["text"]
 
 
-def test_all_clusters_are_checked_at_once(servicer):
+def test_all_clusters_are_checked_at_once(servicer) -> None:
     """One question for a stack: every problem of every cluster, with its path; keys that Python
     reserves are no exception.
     """
@@ -283,7 +285,7 @@ def test_all_clusters_are_checked_at_once(servicer):
     } == {"good": [], "": ["''"], "bad": ["bad.gpu", "bad.nodes", "bad.providers", "bad.self"]}
 
 
-def test_the_plan_of_a_reclaim_tells_the_overlap(servicer):
+def test_the_plan_of_a_reclaim_tells_the_overlap(servicer) -> None:
     """While the preferred one is had first, both cost."""
     old = {**INPUTS, "fallback": ["A100-80GB:8"]}
     diffed(
@@ -296,7 +298,7 @@ def test_the_plan_of_a_reclaim_tells_the_overlap(servicer):
     assert "first; while both run $" in said["change"]
 
 
-def test_b44_the_plan_of_an_unknown_gpu_says_so(servicer):
+def test_b44_the_plan_of_an_unknown_gpu_says_so(servicer) -> None:
     """No crash and no price."""
     call(servicer, "Check", news=struct({**INPUTS, "gpu": wire.UNKNOWN}))
     said = result(plan(servicer, urn=URN))
@@ -304,7 +306,7 @@ def test_b44_the_plan_of_an_unknown_gpu_says_so(servicer):
     assert "not known yet" in said["text"]
 
 
-def test_the_plan_stands_alone_too(servicer):
+def test_the_plan_stands_alone_too(servicer) -> None:
     """Any program may ask, without a cluster; a bad declaration is a failure with its path."""
     said = result(plan(servicer, gpu="L4:1", running_usd_per_hour=0.1))
     assert said["chosen"]["gpu_type"] == "L4"
@@ -312,7 +314,7 @@ def test_the_plan_stands_alone_too(servicer):
     assert [failure.property for failure in plan(servicer, gpu="L4:x").failures] == ["gpu"]
 
 
-def test_lines_for_the_screen_fit_it():
+def test_lines_for_the_screen_fit_it() -> None:
     """A long line is broken at spaces and goes on indented; short ones and addresses are left as
     they are.
     """

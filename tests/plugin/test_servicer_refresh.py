@@ -26,13 +26,13 @@ from tests.plugin.servicer_rig import (  # noqa: F401
 from tests.plugin.test_outputs import held
 
 
-def test_read_of_what_is_gone_has_no_id(servicer, monkeypatch):
+def test_read_of_what_is_gone_has_no_id(servicer, monkeypatch) -> None:
     """No id tells the engine to drop it; the next up creates it."""
     stand_in(monkeypatch, "read", None)
     assert call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS)).id == ""
 
 
-def test_read_keeps_attempts_and_address(servicer, monkeypatch):
+def test_read_keeps_attempts_and_address(servicer, monkeypatch) -> None:
     """A look knows neither the attempts nor, where it saw no machine, the address: what the state
     has stays.
     """
@@ -43,7 +43,7 @@ def test_read_keeps_attempts_and_address(servicer, monkeypatch):
     assert calls[0][1].handles == held().handles
 
 
-def test_read_of_a_degraded_cluster_is_an_init_error(servicer, monkeypatch):
+def test_read_of_a_degraded_cluster_is_an_init_error(servicer, monkeypatch) -> None:
     """So that the next up calls Update even though nothing was edited."""
     stand_in(
         monkeypatch,
@@ -56,7 +56,7 @@ def test_read_of_a_degraded_cluster_is_an_init_error(servicer, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [Transient("no answer", provider="gcp"), RuntimeError("boom")])
-def test_read_never_fails(servicer, monkeypatch, error):
+def test_read_never_fails(servicer, monkeypatch, error) -> None:
     """An error would block every command, destroy too: the state stays as it was, with a warning."""
     stand_in(monkeypatch, "read", error)
     response = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
@@ -64,12 +64,12 @@ def test_read_never_fails(servicer, monkeypatch, error):
     assert [line[:2] for line in servicer.lines] == [("warning", URN)]
 
 
-def test_diff_of_nothing(servicer):
+def test_diff_of_nothing(servicer) -> None:
     """No change is said plainly, so that the engine compares nothing itself."""
     assert diffed(servicer, INPUTS).changes == provider_pb2.DiffResponse.DIFF_NONE
 
 
-def test_b42_diff_replaces_delete_first(servicer):
+def test_b42_diff_replaces_delete_first(servicer) -> None:
     """What no longer satisfies is replaced, the old one first; each changed path is named."""
     response = diffed(servicer, {**INPUTS, "gpu": "H200:8"})
     assert response.changes == provider_pb2.DiffResponse.DIFF_SOME
@@ -78,21 +78,21 @@ def test_b42_diff_replaces_delete_first(servicer):
     assert response.detailedDiff["gpu"].kind == provider_pb2.PropertyDiff.UPDATE_REPLACE
 
 
-def test_diff_updates_what_is_still_satisfied(servicer):
+def test_diff_updates_what_is_still_satisfied(servicer) -> None:
     """A looser declaration that the running machine satisfies replaces nothing."""
     response = diffed(servicer, {**INPUTS, "gpu": "H200:8", "fallback": ["H100:8"]})
     assert response.changes == provider_pb2.DiffResponse.DIFF_SOME
     assert not response.replaces
 
 
-def test_diff_replaces_what_was_preempted(servicer):
+def test_diff_replaces_what_was_preempted(servicer) -> None:
     """An observed status alone makes a replacement."""
     response = diffed(servicer, INPUTS, state(status="preempted"))
     assert list(response.replaces) == ["status"]
     assert not response.detailedDiff["status"].inputDiff
 
 
-def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch):
+def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch) -> None:
     """A read that finds more than was declared (another address, a server's own fields) makes no
     change at the next preview.
     """
@@ -110,14 +110,16 @@ def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch):
     assert diffed(servicer, INPUTS, read.properties).changes == provider_pb2.DiffResponse.DIFF_NONE
 
 
-def test_clouds_that_hang_hold_up_a_refresh_for_one_time_limit_together(servicer, monkeypatch):
+def test_clouds_that_hang_hold_up_a_refresh_for_one_time_limit_together(
+    servicer, monkeypatch
+) -> None:
     """Two resources whose clouds never answer are read side by side; each stays as it was, with a
     warning, and none is taken for gone.
     """
     monkeypatch.setattr("providers.plugin.session.READ_LIMIT_S", 0.3)
     asked = []
 
-    async def hangs(_world, held, *_policy):
+    async def hangs(_world, held, *_policy) -> None:
         asked.append(held.cluster)
         await asyncio.Event().wait()
 

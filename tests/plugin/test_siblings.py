@@ -22,12 +22,12 @@ TWO = """
 """
 
 
-def declared(made, gpu, cap):
+def declared(made, gpu, cap) -> None:
     made.file.write_text(f"{made.head}\n  gpus:clusters:{TWO.format(gpu=gpu, cap=cap)}")
 
 
 @pytest.mark.parametrize("bad", ["new", "edited"])
-def test_one_cluster_without_a_place_leaves_the_others_bought_back(project, bad):
+def test_one_cluster_without_a_place_leaves_the_others_bought_back(project, bad) -> None:
     """Two clusters, one preempted, the other without any acceptable place: `preview` shows both and
     fails; `up`, its own preview included, buys the one back and fails naming the other; what runs
     of that one stays.
@@ -60,7 +60,7 @@ def test_one_cluster_without_a_place_leaves_the_others_bought_back(project, bad)
     assert made.machines() == []
 
 
-def test_failure_waits_until_every_other_cluster_is_begun(monkeypatch):
+def test_failure_waits_until_every_other_cluster_is_begun(monkeypatch) -> None:
     """It is told last, whatever the order; a cluster that is never begun holds it up for a bounded
     time only.
     """
@@ -68,10 +68,10 @@ def test_failure_waits_until_every_other_cluster_is_begun(monkeypatch):
     told = siblings.Siblings()
     order = []
 
-    async def main():
+    async def main() -> None:
         told.begin("bad")
 
-        async def fail():
+        async def fail() -> None:
             await told.others("bad", {"bad", "slow", "quick"})
             order.append("failed")
 
@@ -98,13 +98,15 @@ def test_failure_waits_until_every_other_cluster_is_begun(monkeypatch):
         ("python -m pytest", False),
     ],
 )
-def test_command_is_read_from_the_process_that_started_the_plugin(monkeypatch, words, previews):
+def test_command_is_read_from_the_process_that_started_the_plugin(
+    monkeypatch, words, previews
+) -> None:
     """Only `pulumi preview` is one, whatever the stack and the folder are called."""
     monkeypatch.setattr(process, "words", lambda _pid: tuple(words.split()))
     assert siblings.only_previews(1) is previews
 
 
-def test_command_is_read_without_proc(monkeypatch, tmp_path):
+def test_command_is_read_without_proc(monkeypatch, tmp_path) -> None:
     """Where there is no /proc, `ps` says it; an unknown process has none."""
     tool = tmp_path / "ps"
     tool.write_text('#!/bin/sh\n[ "$*" = "-ww -o args= -p 77" ] && echo "pulumi preview -s dev"\n')
@@ -118,7 +120,7 @@ def test_command_is_read_without_proc(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("locked", "previews"), [(True, False), (False, True), (None, None)])
 def test_lock_of_the_backend_tells_a_preview_where_no_command_can_be_read(
     monkeypatch, tmp_path, locked, previews
-):
+) -> None:
     """An `up` locks its stack before its own preview; another backend than a folder tells nothing."""
     monkeypatch.setattr(process, "words", lambda _pid: ())
     monkeypatch.setenv(
@@ -131,7 +133,7 @@ def test_lock_of_the_backend_tells_a_preview_where_no_command_can_be_read(
     assert siblings.only_previews(77) is previews
 
 
-def test_preview_without_a_place_fails_where_no_command_can_be_read(project):
+def test_preview_without_a_place_fails_where_no_command_can_be_read(project) -> None:
     """With neither /proc nor `ps`, `pulumi preview` still fails, and the preview of `pulumi up`
     still buys the others.
     """

@@ -3,7 +3,7 @@
 import re
 
 
-def test_the_clusters_of_a_stack_are_bought_and_run_side_by_side(project):
+def test_the_clusters_of_a_stack_are_bought_and_run_side_by_side(project) -> None:
     """One `up` of three configurations of one workload asks for all of them before the first is
     there.
     """

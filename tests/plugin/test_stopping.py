@@ -15,7 +15,7 @@ from tests.plugin.test_outputs import held
         ("modal", "", "modal"),
     ],
 )
-def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity, why):
+def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity, why) -> None:
     """EC2's one-time Spot machines, and the providers that keep no stopped machine."""
     with pytest.raises(SpecError, match=why):
         preconditions.check_stop(
@@ -27,6 +27,6 @@ def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity
     ("provider", "capacity"),
     [("gcp", "spot"), ("gcp", "on-demand"), ("aws", "on-demand"), ("aws", "reservation")],
 )
-def test_what_can_be_stopped_is_not_refused(provider, capacity):
+def test_what_can_be_stopped_is_not_refused(provider, capacity) -> None:
     """Google Cloud, and EC2 on demand or in a reservation."""
     preconditions.check_stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())

@@ -58,7 +58,7 @@ def at_a_terminal(made, typed):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
 
 
-def test_b26_what_a_lost_state_left(project):
+def test_b26_what_a_lost_state_left(project) -> None:
     """Claimed while the stack is there; unclaimed once its state is lost; asked about, refused
     without a terminal, deleted with --yes.
     """
@@ -89,7 +89,7 @@ def test_b26_what_a_lost_state_left(project):
     assert sweep(made, "--json")[0] == 0
 
 
-def test_the_states_of_other_projects_and_backends_are_respected(project, tmp_path):
+def test_the_states_of_other_projects_and_backends_are_respected(project, tmp_path) -> None:
     """A stack of another project in the same backend claims its machines; one of another backend
     keeps them; nobody's owner is not ours.
     """
@@ -123,7 +123,7 @@ def test_the_states_of_other_projects_and_backends_are_respected(project, tmp_pa
     assert made.machines() == []
 
 
-def test_a_state_that_cannot_be_read_stops_the_sweep(project, tmp_path):
+def test_a_state_that_cannot_be_read_stops_the_sweep(project, tmp_path) -> None:
     """A broken state is named, what it may claim is not deleted even with --yes, and the exit code
     says so.
     """
@@ -140,7 +140,7 @@ def test_a_state_that_cannot_be_read_stops_the_sweep(project, tmp_path):
     assert made.machines() == []
 
 
-def test_a_cloud_that_cannot_be_asked_is_no_nothing(project):
+def test_a_cloud_that_cannot_be_asked_is_no_nothing(project) -> None:
     """One cloud is down: the others are swept, the line names it, and the exit code is not 0."""
     made = project("serve-l4")
     made.rehearse("fault", "gcp", "instances.aggregatedList", "unavailable", "--times", "50")
@@ -148,7 +148,7 @@ def test_a_cloud_that_cannot_be_asked_is_no_nothing(project):
     assert code == 1 and "gcp" in said and "what is there is not known" in said, said
 
 
-def test_ad_hoc_clusters(project, tmp_path):
+def test_ad_hoc_clusters(project, tmp_path) -> None:
     """An ad hoc cluster that a live process uses is not swept; one that was kept and is used by
     nobody is unclaimed, and its key goes with it.
     """

@@ -20,7 +20,7 @@ def gpus(made, *words):
     return done.returncode, done.stdout, " ".join(done.stderr.split())
 
 
-def test_up_wait_cp_of_a_run_over_two_machines(project):
+def test_up_wait_cp_of_a_run_over_two_machines(project) -> None:
     """Two machines train, the end is waited for, what was saved is where its refusal says; the next
     `up` releases them, and all of it still answers.
     """

@@ -20,7 +20,7 @@ def gpus(made, *words, fails=False):
     return done.stdout + done.stderr
 
 
-def test_a_custom_job_from_preview_to_destroy(project):
+def test_a_custom_job_from_preview_to_destroy(project) -> None:
     """Estimated in preview, had by one request past a region without room, waited for, done and
     left alone by the next `up`, gone with destroy.
     """
@@ -65,7 +65,7 @@ def test_a_custom_job_from_preview_to_destroy(project):
     assert made.machines() == []
 
 
-def test_what_vertex_cannot_be_is_refused_before_anything_is_asked(project):
+def test_what_vertex_cannot_be_is_refused_before_anything_is_asked(project) -> None:
     """A machine, a job without an image, and a GPU that Vertex AI has no name for: told by the
     preview, nothing sent.
     """

@@ -36,7 +36,7 @@ def spot(project):
     return made
 
 
-def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path):
+def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path) -> None:
     """A preempted machine is bought again by one round; at the cap a round buys nothing and says
     so; an hour later it does. One JSON line a round.
     """
@@ -73,7 +73,7 @@ def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path):
     assert made.machines() == []
 
 
-def test_another_update_is_waited_for_not_cancelled(project):
+def test_another_update_is_waited_for_not_cancelled(project) -> None:
     """While an `up` holds the stack's lock a round waits; that `up` ends as it would have, and the
     round finds nothing left to do.
     """
@@ -97,7 +97,7 @@ def test_another_update_is_waited_for_not_cancelled(project):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_purchase_in_order(project, number):
+def test_a_signal_ends_a_purchase_in_order(project, number) -> None:
     """SIGTERM or Ctrl-C while a round buys: what is half made is released, the state is whole, the
     log's line says stopped; destroy as ever.
     """
@@ -123,7 +123,7 @@ def test_a_signal_ends_a_purchase_in_order(project, number):
     made.destroy()
 
 
-def test_b45_a_watch_makes_a_loss_of_one_machine_good(project):
+def test_b45_a_watch_makes_a_loss_of_one_machine_good(project) -> None:
     """One of two machines is taken back: a round gets it again beside the other one, as `on_loss:
     replace-node` says.
     """
@@ -145,7 +145,7 @@ def test_b45_a_watch_makes_a_loss_of_one_machine_good(project):
     assert made.machines() == []
 
 
-def test_a_watch_leaves_the_selected_stack_alone(project):
+def test_a_watch_leaves_the_selected_stack_alone(project) -> None:
     """Whatever stack is watched, a person's next bare `pulumi destroy` means the one that was
     selected before.
     """
@@ -168,7 +168,7 @@ def test_a_watch_leaves_the_selected_stack_alone(project):
     assert "another" == pulumi("--show-name")
 
 
-def test_what_no_round_could_mend_is_told_at_once(project):
+def test_what_no_round_could_mend_is_told_at_once(project) -> None:
     """A stack that is not there, and arguments that mean nothing, are one line each."""
     made = project()
     assert "--stack: wanted a stack of this project and backend, found 'nothere'" in watch(
@@ -180,7 +180,7 @@ def test_what_no_round_could_mend_is_told_at_once(project):
     )
 
 
-def test_b34_a_watch_ends_what_is_idle_where_no_timer_can(project):
+def test_b34_a_watch_ends_what_is_idle_where_no_timer_can(project) -> None:
     """A marketplace host whose GPUs had nothing to do for `idle_after` is released by a round, told
     as ended, and not bought again; busy ones stay.
     """
@@ -203,7 +203,7 @@ def test_b34_a_watch_ends_what_is_idle_where_no_timer_can(project):
     made.destroy()
 
 
-def test_b34_an_idle_machine_with_a_timer_is_ended_and_its_rest_deleted(project):
+def test_b34_an_idle_machine_with_a_timer_is_ended_and_its_rest_deleted(project) -> None:
     """Google stops a machine that powered itself off: the next `up` deletes the rest, says that it
     ended, and buys nothing; `run` gets a new one.
     """

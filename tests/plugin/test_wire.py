@@ -17,12 +17,12 @@ PLAIN = st.recursive(
 
 
 @given(st.dictionaries(st.text("abcd", min_size=1, max_size=4), PLAIN, max_size=4))
-def test_values_come_back_as_they_were(values):
+def test_values_come_back_as_they_were(values) -> None:
     """What is encoded is decoded to equal plain values, whole numbers as ints."""
     assert properties.decode(properties.encode(values)).values == values
 
 
-def test_secrets_are_named_and_kept_secret():
+def test_secrets_are_named_and_kept_secret() -> None:
     """A secret anywhere inside makes its top-level property secret, and encoding with that name
     wraps it again.
     """
@@ -33,7 +33,7 @@ def test_secrets_are_named_and_kept_secret():
     assert properties.encode(seen.values, seen.secret) == struct
 
 
-def test_nested_secrets_are_found():
+def test_nested_secrets_are_found() -> None:
     """A secret deep in a list is seen too."""
     secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "value": "x"}
     struct = Struct()
@@ -43,7 +43,7 @@ def test_nested_secrets_are_found():
     )
 
 
-def test_b44_unknowns_are_named():
+def test_b44_unknowns_are_named() -> None:
     """The engine's sentinel becomes UNKNOWN, its property is named, and it goes back as the
     sentinel.
     """
@@ -57,7 +57,7 @@ def test_b44_unknowns_are_named():
     assert properties.encode(seen.values) == struct
 
 
-def test_output_values_are_unwrapped():
+def test_output_values_are_unwrapped() -> None:
     """An output value without a value is unknown; a secret one is secret."""
     signature = {"4dabf18193072939515e22adb298388d": "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
     struct = Struct()

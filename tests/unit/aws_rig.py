@@ -53,7 +53,7 @@ def order(
 class Rig:
     """A stand-in with its store, the test's clock, and an adapter on it."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.moment = 1_800_000_000.0
         self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
         self.server = aws.start(self.store)
@@ -70,7 +70,7 @@ class Rig:
             looks_s=(0.0, 1.0),
         )
 
-    def sleep(self, seconds):
+    def sleep(self, seconds) -> None:
         self.moment += seconds
 
     def had(self, ticket, polls=30):

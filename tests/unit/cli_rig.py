@@ -6,7 +6,7 @@ from providers.cli import main
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path, monkeypatch):
+def own_home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("GPUS_PROJECT", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -21,14 +21,14 @@ SSH = "ssh-ed25519 AAAAC3Nz me"
 
 
 class Clock:
-    def __init__(self):
+    def __init__(self) -> None:
         self.at = 1_795_000_000.0
         self.slept = []
 
     def __call__(self):
         return self.at
 
-    def sleep(self, seconds):
+    def sleep(self, seconds) -> None:
         self.slept.append(seconds)
         self.at += seconds
 
@@ -36,7 +36,7 @@ class Clock:
 class Bench:
     """One stand-in, one adapter, one clock; the pace is the real one."""
 
-    def __init__(self, folder, options=None, key=KEY, not_configured=""):
+    def __init__(self, folder, options=None, key=KEY, not_configured="") -> None:
         self.folder = folder
         self.clock = Clock()
         self.store = Store(folder / "rehearsal.db", clock=self.clock)

@@ -78,7 +78,7 @@ def nics(machine_type, zone):
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path, monkeypatch):
+def own_home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
 
 
@@ -90,7 +90,7 @@ def rig(tmp_path):
     assert [] == rig.server.faulty
 
 
-def api(rig, make):
+def api(rig, make) -> None:
     rig.gcp._client.call(make, rig.gcp._context(order()))
     rig.moment += 5
 
@@ -130,7 +130,7 @@ def fabric_of(rig, machine_type, zone):
     return (("fabric", {zone: nics(machine_type, zone)}),)
 
 
-def reserve(rig, machine_type, zone, future=False, **more):
+def reserve(rig, machine_type, zone, future=False, **more) -> None:
     """One machine reserved under the name `mine`, by a reservation or by a future one that is due."""
     properties = {"instanceProperties": {"machineType": machine_type}}
     if not future:

@@ -67,7 +67,7 @@ def order(
 class Rig:
     """A stand-in with its store, the test's clock, and an adapter on it."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.moment = 1_800_000_000.0
         self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
         self.server = standin.start(self.store)
@@ -79,7 +79,7 @@ class Rig:
         client = Client("rehearsal", AnonymousCredentials(), f"{url}/compute/v1/", timeout_s=5.0)
         return Gcp("rehearsal", client, sleep=self.sleep, second_look_s=0.1)
 
-    def sleep(self, seconds):
+    def sleep(self, seconds) -> None:
         self.moment += seconds
 
     def had(self, ticket, polls=60):
@@ -117,7 +117,7 @@ def answering(reply):
     seen = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def handle_any(self):
+        def handle_any(self) -> None:
             seen.append((self.command, self.path))
             self.rfile.read(int(self.headers.get("content-length") or 0))
             if reply is not None:
@@ -126,7 +126,7 @@ def answering(reply):
 
         do_GET = do_POST = do_DELETE = handle_any
 
-        def log_message(self, *args):
+        def log_message(self, *args) -> None:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

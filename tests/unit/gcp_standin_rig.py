@@ -28,12 +28,12 @@ class Frozen:
 class Cloud:
     """One stand-in with its store and Google's client."""
 
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.store = Store(path, clock=Frozen())
         self.server = start(self.store)
         self.api = client(self.server.url)
 
-    def later(self, seconds=10.0):
+    def later(self, seconds=10.0) -> None:
         self.store.advance(seconds)
 
     def get(self, name="vm", zone=Z):

@@ -14,7 +14,7 @@ import_client(rehearsal=True)
 
 
 class Cloud:
-    def __init__(self, folder):
+    def __init__(self, folder) -> None:
         self.time = 1_000_000.0
         self.folder = folder
         self.store = Store(folder / "rehearsal.db", lambda: self.time)
@@ -30,7 +30,7 @@ class Cloud:
         )
         return Modal("rehearsal", client, self.store.now)
 
-    def wait(self, seconds):
+    def wait(self, seconds) -> None:
         self.time += seconds
 
     def sent(self, method):
@@ -39,12 +39,12 @@ class Cloud:
     def server_state(self):
         return State(self.store)
 
-    def close(self):
+    def close(self) -> None:
         self.server.close()
         self.store.close()
 
 
-def until(condition, limit_s=60.0):
+def until(condition, limit_s=60.0) -> bool:
     """True once the condition holds, within real seconds."""
     end = time.monotonic() + limit_s
     while not condition():

@@ -57,7 +57,7 @@ class Known:
     scope, a source and a date.
     """
 
-    def __init__(self, code, row):
+    def __init__(self, code, row) -> None:
         self.code, self.fields = code, row._asdict()
         self.kinds = {
             key: value
@@ -84,7 +84,7 @@ def error_table(name):
     return rows
 
 
-def test_every_folder_can_be_loaded():
+def test_every_folder_can_be_loaded() -> None:
     """Each folder below the adapters gives a manifest of its own name, and those of the other
     providers that its cloud is; none is left out.
     """
@@ -100,7 +100,7 @@ def test_every_folder_can_be_loaded():
 
 
 @every
-def test_an_adapter_has_a_stand_in_that_the_rehearsal_can_drive(name):
+def test_an_adapter_has_a_stand_in_that_the_rehearsal_can_drive(name) -> None:
     """Beside the adapter stands a rehearsal server, and its console names places, machine types,
     GPUs and calls, shows machines and takes them back.
     """
@@ -111,7 +111,7 @@ def test_an_adapter_has_a_stand_in_that_the_rehearsal_can_drive(name):
 
 
 @every
-def test_an_adapter_has_an_error_table_with_sources_and_dates(name):
+def test_an_adapter_has_an_error_table_with_sources_and_dates(name) -> None:
     """Each row has a class of the tree, a scope, a source and a date."""
     rows = error_table(name)
     assert len(rows) >= 10, f"{name}: wanted a table of errors, found {len(rows)} rows"
@@ -132,7 +132,7 @@ def test_an_adapter_has_an_error_table_with_sources_and_dates(name):
 
 
 @every
-def test_every_class_of_the_table_is_reached_by_an_answer(name):
+def test_every_class_of_the_table_is_reached_by_an_answer(name) -> None:
     """For each class that the table has for a creating call, some answer with one of its codes is
     read as exactly that class.
     """
@@ -150,7 +150,7 @@ def test_every_class_of_the_table_is_reached_by_an_answer(name):
 
 
 @every
-def test_an_adapter_with_live_offers_has_its_own_names(name):
+def test_an_adapter_with_live_offers_has_its_own_names(name) -> None:
     """A market writes GPUs as it likes: its spellings stand in a table of the folder, each meaning
     canonical models.
     """
@@ -162,7 +162,7 @@ def test_an_adapter_with_live_offers_has_its_own_names(name):
 
 
 @every
-def test_an_adapter_declares_what_it_can_do(name):
+def test_an_adapter_declares_what_it_can_do(name) -> None:
     """Capabilities bear the folder's name and known words."""
     manifest = registry.manifests()[name]
     can = manifest.capabilities
@@ -198,7 +198,7 @@ OPTIONAL = {
 
 
 @every
-def test_what_only_some_adapters_answer_is_named_among_the_bases(name):
+def test_what_only_some_adapters_answer_is_named_among_the_bases(name) -> None:
     """An adapter's class has the protocols of all that it answers as its bases: a type checker then
     compares each method with the seam.
     """
@@ -217,7 +217,7 @@ def test_what_only_some_adapters_answer_is_named_among_the_bases(name):
             )
 
 
-def test_a_cloud_that_lacks_what_only_some_answer_says_the_default():
+def test_a_cloud_that_lacks_what_only_some_answer_says_the_default() -> None:
     """Behind the guard every optional question has an answer; the adapter is asked only where it
     has one.
     """
@@ -234,7 +234,7 @@ def test_a_cloud_that_lacks_what_only_some_answer_says_the_default():
 
 
 @every
-def test_an_adapters_data_is_dated(name):
+def test_an_adapters_data_is_dated(name) -> None:
     """Its offers bear the day of their price, unless they are listed live; each data file says of
     when it is, itself or where it is read.
     """
@@ -278,7 +278,7 @@ def test_an_adapters_data_is_dated(name):
 
 
 @every
-def test_a_page_describes_the_provider(name):
+def test_a_page_describes_the_provider(name) -> None:
     """It explains `options.<provider>`, how to check the set-up, and where credentials come from;
     the index links to it.
     """
@@ -297,7 +297,7 @@ def test_a_page_describes_the_provider(name):
 
 
 @every
-def test_an_adapter_has_a_contract_test(name):
+def test_an_adapter_has_a_contract_test(name) -> None:
     """A short file under tests/contract gives the suite what it must know of this adapter."""
     found = harness(name)
     assert isinstance(found, Harness)
@@ -370,7 +370,7 @@ def dummy(request, tmp_path, monkeypatch):
     sys.modules.pop(name, None)
 
 
-def test_a_fifth_provider_touches_its_own_folder_alone(dummy):
+def test_a_fifth_provider_touches_its_own_folder_alone(dummy) -> None:
     """A folder that appears beside the others, or in another package, is found, planned, ordered
     from and released.
     """

@@ -20,7 +20,7 @@ from tests.unit.aws_rig import (
 # gpus check
 
 
-def test_check_tells_what_is_there(rig):
+def test_check_tells_what_is_there(rig) -> None:
     """Credentials, account, regions, rights by DryRun and the four vCPU quotas; 0 is missing, not
     told is unknown.
     """
@@ -58,7 +58,7 @@ def test_check_tells_what_is_there(rig):
     assert [] == rig.left()[0], "DryRun makes nothing"
 
 
-def test_check_tells_what_is_refused(rig):
+def test_check_tells_what_is_refused(rig) -> None:
     """Refused keys end the check with one line; a refused right names what to allow; an unreachable
     cloud is unknown.
     """
@@ -75,7 +75,7 @@ def test_check_tells_what_is_refused(rig):
 # Connecting
 
 
-def test_a_rehearsal_needs_no_account_and_reads_none(tmp_path, monkeypatch):
+def test_a_rehearsal_needs_no_account_and_reads_none(tmp_path, monkeypatch) -> None:
     """Whatever AWS settings this machine has, a rehearsal reaches its own stand-in and no proxy;
     nothing is imported before the first call.
     """
@@ -90,7 +90,7 @@ def test_a_rehearsal_needs_no_account_and_reads_none(tmp_path, monkeypatch):
     assert 1 == len(connected(MANIFEST, "rehearsal", {}).find("own1"))
 
 
-def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch):
+def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch) -> None:
     """No keys, or a profile that is not there: NotConfigured with how to get them; never a
     rehearsal.
     """
@@ -106,14 +106,14 @@ def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch):
         MANIFEST.connect("rehearsal", {"endpoint": "https://ec2.us-east-1.amazonaws.com"})
 
 
-def test_without_boto3_it_is_one_clear_line(monkeypatch):
+def test_without_boto3_it_is_one_clear_line(monkeypatch) -> None:
     """boto3 is an optional dependency: its absence says how to install it."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(NotConfigured, match=r"gpus\[aws\]"):
         MANIFEST.connect("live", {})
 
 
-def test_boto3_lives_beside_the_plugins_protocol():
+def test_boto3_lives_beside_the_plugins_protocol() -> None:
     """boto3 and pulumi's protocol buffers import together in one process, in either order, and the
     manifest imports neither.
     """

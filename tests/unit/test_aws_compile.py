@@ -16,7 +16,7 @@ def options(**given):
     return {"options": tuple(sorted(given.items()))}
 
 
-def valid(operation, body):
+def valid(operation, body) -> None:
     """botocore accepts the body: names, types and required members."""
     report = ParamValidator().validate(
         body, wire.model("ec2").operation_model(operation).input_shape
@@ -63,7 +63,7 @@ def valid(operation, body):
         ([candidate(A), candidate(A)], 1),
     ],
 )
-def test_a_group_never_changes_the_plans_order(candidates, size):
+def test_a_group_never_changes_the_plans_order(candidates, size) -> None:
     """A region's on-demand run is one fleet; Spot only where candidates rank equal; several nodes
     and other regions stand alone.
     """
@@ -73,7 +73,7 @@ def test_a_group_never_changes_the_plans_order(candidates, size):
 # CreateFleet
 
 
-def test_a_fleet_tries_overrides_in_the_plans_order():
+def test_a_fleet_tries_overrides_in_the_plans_order() -> None:
     """On demand: one instant fleet, `prioritized`, one override for each (type, zone id), the token
     as its client token.
     """
@@ -103,7 +103,7 @@ def test_a_fleet_tries_overrides_in_the_plans_order():
     valid("CreateLaunchTemplate", call.template)
 
 
-def test_b36_spot_is_one_time_and_ends():
+def test_b36_spot_is_one_time_and_ends() -> None:
     """Spot machines are terminated when taken back, never stopped, and no request outlives them."""
     call = native.creating_call(
         order(candidate(A, capacity="spot"), candidate(B, capacity="spot")), AROUND
@@ -120,7 +120,7 @@ def test_b36_spot_is_one_time_and_ends():
     valid("RunInstances", several.body)
 
 
-def test_zone_ids_become_names_where_the_api_model_has_no_ids():
+def test_zone_ids_become_names_where_the_api_model_has_no_ids() -> None:
     """An older client's overrides and placement name the account's own zone."""
     around = AROUND._replace(zone_names=((A, "us-east-1f"), (B, "us-east-1a")))
     fleet = native.creating_call(order(candidate(A), candidate(B)), around)
@@ -135,7 +135,7 @@ def test_zone_ids_become_names_where_the_api_model_has_no_ids():
     )
 
 
-def test_marks_labels_and_names_are_tags():
+def test_marks_labels_and_names_are_tags() -> None:
     """Instance and volume bear the mark, the order's token, the name and the user's labels;
     template and fleet bear the mark.
     """
@@ -164,13 +164,13 @@ def test_marks_labels_and_names_are_tags():
     assert tagging.mark_of({"Name": "x"}) is None
 
 
-def test_the_list_of_labels_fits_into_one_tag():
+def test_the_list_of_labels_fits_into_one_tag() -> None:
     """Names beyond 256 characters are not listed, and then not taken away later either."""
     many = {f"label-{index:02}-{'x' * 40}": "1" for index in range(10)}
     assert len(tagging.label_tags(many)["gpus-labels"]) <= 256 and tagging.label_tags({}) == {}
 
 
-def test_the_disk_is_as_asked_and_never_smaller_than_the_image():
+def test_the_disk_is_as_asked_and_never_smaller_than_the_image() -> None:
     """gp3 of the asked size, the root device's own name, deleted with the machine."""
     around = AROUND._replace(image=region_facts.Image("ami-1", "/dev/xvda", 120))
     for asked, size in ((None, 120), (50, 120), (500, 500)):
@@ -190,7 +190,7 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image():
     )
 
 
-def test_options_reach_the_template():
+def test_options_reach_the_template() -> None:
     """Key pair, profile (name or ARN), subnets and placement group are where EC2 looks for them."""
     given = options(
         key_name="me",
@@ -214,7 +214,7 @@ def test_options_reach_the_template():
     valid("CreateFleet", call.body)
 
 
-def test_zones_without_a_subnet_or_not_enabled_are_left_out():
+def test_zones_without_a_subnet_or_not_enabled_are_left_out() -> None:
     """A fleet goes on with the zones that it can use; with none it is refused there, with the
     command that enables the zone.
     """
@@ -240,7 +240,7 @@ def test_zones_without_a_subnet_or_not_enabled_are_left_out():
 # RunInstances
 
 
-def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa():
+def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa() -> None:
     """MinCount = MaxCount, a cluster placement group of their own, one EFA interface on each card,
     the primary first.
     """
@@ -280,7 +280,7 @@ def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa():
     valid("RunInstances", call.body)
 
 
-def test_efa_follows_the_card_layout_of_the_family():
+def test_efa_follows_the_card_layout_of_the_family() -> None:
     """p6-b300 has no EFA on card 0; a type without EFA gets a plain interface, and is refused when
     EFA is demanded.
     """
@@ -310,7 +310,7 @@ def test_efa_follows_the_card_layout_of_the_family():
 
 
 @pytest.mark.parametrize("block", [False, True])
-def test_an_own_reservation_or_capacity_block_is_named(block):
+def test_an_own_reservation_or_capacity_block_is_named(block) -> None:
     """A reservation is targeted by its id; a Capacity Block with its own market type. Neither is
     ever bought.
     """
@@ -333,7 +333,7 @@ def test_an_own_reservation_or_capacity_block_is_named(block):
     valid("RunInstances", call.body)
 
 
-def test_several_network_cards_have_no_public_address():
+def test_several_network_cards_have_no_public_address() -> None:
     """Nodes joined by EFA over several cards are not reached from here; a single machine is."""
     several = candidate(machine_type="p5.48xlarge", nodes=2)
     assert "no public address" in demands.unreachable(several, Setup())
@@ -341,7 +341,7 @@ def test_several_network_cards_have_no_public_address():
     assert "" == demands.unreachable(candidate(machine_type="p5.48xlarge"), Setup())
 
 
-def test_a_kept_machine_is_stopped_and_may_be_started_again():
+def test_a_kept_machine_is_stopped_and_may_be_started_again() -> None:
     """on_ttl keep: the shutdown stops it. A one-time Spot machine can't be kept, so it is refused."""
     call = native.creating_call(order(ttl_s=3600, on_ttl="keep"), AROUND)
     assert "stop" == call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"]
@@ -350,7 +350,7 @@ def test_a_kept_machine_is_stopped_and_may_be_started_again():
     assert (Scope("aws", capacity="spot"),) == caught.value.scopes
 
 
-def test_volta_needs_an_image_of_its_own():
+def test_volta_needs_an_image_of_its_own() -> None:
     """The default image's open driver does not run a V100: without an own image the type is refused
     with that reason.
     """

@@ -16,7 +16,7 @@ from tests.unit.aws_rig import (
 NOTHING = ([], [], [], [])
 
 
-def test_delete_leaves_nothing(rig):
+def test_delete_leaves_nothing(rig) -> None:
     """After the last machine is seen gone, template, placement group and security group are gone
     too; deleting again is success.
     """
@@ -39,7 +39,7 @@ def test_delete_leaves_nothing(rig):
     assert calls_before == rig.count("TerminateInstances")
 
 
-def test_b36_a_persistent_request_is_cancelled_first(rig):
+def test_b36_a_persistent_request_is_cancelled_first(rig) -> None:
     """A Spot machine under a persistent request: the request is cancelled before the machine ends,
     and none is left under it.
     """
@@ -58,7 +58,7 @@ def test_b36_a_persistent_request_is_cancelled_first(rig):
     assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
 
 
-def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig):
+def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig) -> None:
     """Ended behind our back, a persistent request starts a new, unmarked machine: deleting ends
     that one before the first counts as gone.
     """
@@ -74,7 +74,7 @@ def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig):
     assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
 
 
-def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig):
+def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig) -> None:
     """Stopped, its request is disabled: that is cancelled first all the same, then the machine
     ends, and none is left under it.
     """
@@ -102,7 +102,7 @@ def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig):
     ]
 
 
-def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig):
+def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig) -> None:
     """Taken back under a persistent request, which started another, unmarked one: deleting the one
     that is gone ends the other.
     """
@@ -119,7 +119,7 @@ def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig):
     assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
 
 
-def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig):
+def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig) -> None:
     """B36 as reported: terminating alone leaves a new, untagged machine behind."""
     ticket = rig.got(candidate(capacity="spot"))
     with rig.rows() as rows:
@@ -130,7 +130,7 @@ def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig):
     assert [{}] == [machine.labels for machine in console.running(rig.store)]
 
 
-def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig):
+def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
     """A group and an old template without any machine go when everything of the owner is looked
     for; a young template may be in use.
     """
@@ -158,7 +158,7 @@ def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig):
     assert [] == rig.ec2.find("own1") and NOTHING == rig.left()
 
 
-def test_a_group_that_was_tidied_away_in_between_is_a_passing_fault(rig, monkeypatch):
+def test_a_group_that_was_tidied_away_in_between_is_a_passing_fault(rig, monkeypatch) -> None:
     """Another run of the same owner deletes the group between its making and the launch: Transient,
     and the next try makes it again.
     """

@@ -83,7 +83,7 @@ def pool(code, zone_name="", machine_type="p5.48xlarge", zone_id=""):
 
 
 @pytest.mark.parametrize("code", sorted(error_codes.CODES))
-def test_every_code_is_classified_from_a_payload(code):
+def test_every_code_is_classified_from_a_payload(code) -> None:
     """Each row's class comes out, with the code, the provider and something to do; the same code in
     other words means the same.
     """
@@ -96,7 +96,7 @@ def test_every_code_is_classified_from_a_payload(code):
     assert type(reading) is (row.reading or row.kind) and not isinstance(reading, OutcomeUnknown)
 
 
-def test_every_row_says_where_it_is_from():
+def test_every_row_says_where_it_is_from() -> None:
     """A source and a date stand at each code, status, state reason and exception."""
     rows = [
         *error_codes.CODES.values(),
@@ -107,7 +107,7 @@ def test_every_row_says_where_it_is_from():
     assert all(row.source and row.seen and row.todo for row in rows)
 
 
-def test_every_class_that_ec2_can_mean_is_reachable():
+def test_every_class_that_ec2_can_mean_is_reachable() -> None:
     """The table reaches each class of the tree but those that EC2 has no code for: no wallet, no
     market that sells offers away.
     """
@@ -153,7 +153,7 @@ def test_every_class_that_ec2_can_mean_is_reachable():
         ),
     ],
 )
-def test_what_a_code_blocks(code, kind, scope):
+def test_what_a_code_blocks(code, kind, scope) -> None:
     """Capacity: the type in that zone, bought that way. Not offered: the type in that zone. Subnet,
     region, provider: as wide as they are.
     """
@@ -168,7 +168,7 @@ def test_what_a_code_blocks(code, kind, scope):
         ("MaxSpotInstanceCountExceeded", "spot", "L-7212CCBC"),
     ],
 )
-def test_b21_a_vcpu_limit_is_the_regions_bucket(code, capacity, quota):
+def test_b21_a_vcpu_limit_is_the_regions_bucket(code, capacity, quota) -> None:
     """The whole family group in that region, bought that way, is blocked; the other way of buying
     and the other group stay open.
     """
@@ -180,7 +180,7 @@ def test_b21_a_vcpu_limit_is_the_regions_bucket(code, capacity, quota):
     assert not covered(capacity="spot" if capacity == "on-demand" else "on-demand")
 
 
-def test_b21_a_mixed_fleet_blocks_each_pool_by_its_own_error():
+def test_b21_a_mixed_fleet_blocks_each_pool_by_its_own_error() -> None:
     """vCPU limit in 1a, Unsupported in 1e, no capacity in 1b: the widest class, and every error's
     own scopes; the shortest time.
     """
@@ -199,7 +199,7 @@ def test_b21_a_mixed_fleet_blocks_each_pool_by_its_own_error():
     assert Scope("aws", "us-east-1", gpu_type="A100", capacity="on-demand") in got.scopes
 
 
-def test_a_fleet_without_capacity_blocks_the_pools_that_it_tried():
+def test_a_fleet_without_capacity_blocks_the_pools_that_it_tried() -> None:
     """Each pool's own error names its type and zone; an error that names none speaks of all; no
     error at all is no capacity.
     """
@@ -210,7 +210,7 @@ def test_a_fleet_without_capacity_blocks_the_pools_that_it_tried():
     assert 2 == len(from_fleet([], tried).scopes) and isinstance(from_fleet([], tried), NoCapacity)
 
 
-def test_a_fault_inside_an_ended_fleet_is_a_passing_one():
+def test_a_fault_inside_an_ended_fleet_is_a_passing_one() -> None:
     """The fleet's answer says that it made nothing, so InternalError there is Transient; a code
     that no table knows is told loudly.
     """
@@ -226,7 +226,7 @@ def test_a_fault_inside_an_ended_fleet_is_a_passing_one():
     )
 
 
-def test_a_reservation_blocks_no_place():
+def test_a_reservation_blocks_no_place() -> None:
     """A full or missing reservation says nothing about the place that others could be bought at."""
     for code in (
         "ReservationCapacityExceeded",
@@ -241,7 +241,7 @@ def test_a_reservation_blocks_no_place():
         )
 
 
-def test_own_helpers_that_vanished_are_made_again():
+def test_own_helpers_that_vanished_are_made_again() -> None:
     """A group, template or placement group of the adapter's own that another run tidied away is a
     passing fault; a user's own is not there.
     """
@@ -251,7 +251,7 @@ def test_own_helpers_that_vanished_are_made_again():
         assert type(from_fleet([pool(code)], context(own=True))) is Transient
 
 
-def test_an_unknown_code_is_unclassified_and_a_bare_status_is_read():
+def test_an_unknown_code_is_unclassified_and_a_bare_status_is_read() -> None:
     """A code in no table is Unclassified with the token; a page without a code is read by its HTTP
     status.
     """
@@ -267,7 +267,7 @@ def test_an_unknown_code_is_unclassified_and_a_bare_status_is_read():
 
 
 @pytest.mark.parametrize("code", sorted(error_codes.STATE_REASONS))
-def test_every_state_reason_is_classified(code):
+def test_every_state_reason_is_classified(code) -> None:
     """A machine that ended before it ran says why; an unlisted reason counts as no capacity there
     for a short while.
     """
@@ -285,7 +285,7 @@ def every(kind):
         yield from every(below)
 
 
-def test_no_exception_of_botos_is_unmapped():
+def test_no_exception_of_botos_is_unmapped() -> None:
     """Every exception class of the installed botocore has a row, itself or by a base; ClientError
     is read by its answer.
     """
@@ -320,7 +320,7 @@ def test_no_exception_of_botos_is_unmapped():
         (RuntimeError("x"), Unclassified, Unclassified),
     ],
 )
-def test_what_an_exception_means_for_a_machine(error, creating, reading):
+def test_what_an_exception_means_for_a_machine(error, creating, reading) -> None:
     """What never left is passing; an answer that was lost or garbled may have made a machine, if
     the call creates.
     """
@@ -328,7 +328,7 @@ def test_what_an_exception_means_for_a_machine(error, creating, reading):
     assert type(from_exception(error, context(creating=False))) is reading
 
 
-def test_messages_hold_no_secret():
+def test_messages_hold_no_secret() -> None:
     """Keys, signatures and the encoded authorization message (which may hold the request) are taken
     out.
     """
@@ -343,7 +343,7 @@ def test_messages_hold_no_secret():
     )
 
 
-def test_rate_limits_wait_in_the_same_place():
+def test_rate_limits_wait_in_the_same_place() -> None:
     """Throttling blocks nothing: the same place is asked again."""
     got = from_response(response("RequestLimitExceeded", status=503), context())
     assert isinstance(got, RateLimited) and () == got.scopes and 0 == got.block_s

@@ -35,7 +35,7 @@ from tests.unit.aws_rig import (
         ("p4d.24xlarge", A, "on-demand"),
     ],
 )
-def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity):
+def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
     """Made by one fleet, running, and seen as what was ordered: type, GPUs, zone id, way of buying,
     mark.
     """
@@ -69,7 +69,7 @@ def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity):
     )
 
 
-def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig):
+def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig) -> None:
     """The first pool that has it is taken, in one creating call; the one that was had is told, not
     the first one.
     """
@@ -83,7 +83,7 @@ def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig):
     ) and 1 == rig.count("CreateFleet")
 
 
-def test_a_fleets_template_is_gone_after_the_call(rig):
+def test_a_fleets_template_is_gone_after_the_call(rig) -> None:
     """The launch template is a helper for one call: deleted after a success, a refusal and a lost
     answer.
     """
@@ -97,7 +97,7 @@ def test_a_fleets_template_is_gone_after_the_call(rig):
     assert 3 == rig.count("CreateLaunchTemplate") and [] == rig.left()[1]
 
 
-def test_several_nodes_are_all_or_nothing(rig):
+def test_several_nodes_are_all_or_nothing(rig) -> None:
     """Four nodes by one RunInstances in one zone and placement group, named one by one; three free
     places make none of them.
     """
@@ -118,7 +118,7 @@ def test_several_nodes_are_all_or_nothing(rig):
     )
 
 
-def test_several_spot_nodes(rig):
+def test_several_spot_nodes(rig) -> None:
     """A Spot cluster is one RunInstances with one-time requests."""
     ticket = rig.got(candidate(capacity="spot", nodes=2), nodes=2)
     assert {"spot"} == {node.capacity for node in rig.ec2.observe(ticket.handles)}
@@ -132,7 +132,7 @@ def test_several_spot_nodes(rig):
 
 @pytest.mark.parametrize("kind", ["reply-lost", "error-after", "malformed"])
 @pytest.mark.parametrize("nodes", [1, 2, 3])
-def test_b25_a_lost_answer_is_found_by_the_token(rig, kind, nodes):
+def test_b25_a_lost_answer_is_found_by_the_token(rig, kind, nodes) -> None:
     """The work was done and the answer lost: the order's own machines are found and taken, exactly
     one creating call.
     """
@@ -150,7 +150,7 @@ def test_b25_a_lost_answer_is_found_by_the_token(rig, kind, nodes):
 
 
 @pytest.mark.parametrize("refused", [0, 1])
-def test_each_node_has_a_name_of_its_own_whoever_looks_first(rig, refused):
+def test_each_node_has_a_name_of_its_own_whoever_looks_first(rig, refused) -> None:
     """The names are given at a look, so a refused one is given at the next, by another process too;
     each machine is renamed once.
     """
@@ -164,7 +164,7 @@ def test_each_node_has_a_name_of_its_own_whoever_looks_first(rig, refused):
     assert 2 + refused == rig.count("CreateTags")
 
 
-def test_nothing_made_is_believed_after_several_looks(rig):
+def test_nothing_made_is_believed_after_several_looks(rig) -> None:
     """A call that never arrived: resume looks more than once, a moment apart, then says that
     nothing was made; helpers are tidied.
     """
@@ -178,7 +178,7 @@ def test_nothing_made_is_believed_after_several_looks(rig):
     assert [] == rig.left()[1] == rig.left()[2]
 
 
-def test_the_same_order_sent_twice_makes_one_machine(rig):
+def test_the_same_order_sent_twice_makes_one_machine(rig) -> None:
     """The token is EC2's client token: a repeated call gets the first one's machines; another
     order's parameters are refused.
     """
@@ -189,7 +189,7 @@ def test_the_same_order_sent_twice_makes_one_machine(rig):
         rig.ec2.submit(wanted._replace(candidates=(candidate(B),)))
 
 
-def test_half_a_cluster_is_told_with_its_handles(rig):
+def test_half_a_cluster_is_told_with_its_handles(rig) -> None:
     """Nodes that vanish while the cluster starts: what is left is named, to be deleted first."""
     ticket = rig.ec2.submit(order(candidate(nodes=3), nodes=3))
     with rig.rows() as rows:
@@ -210,7 +210,7 @@ def test_half_a_cluster_is_told_with_its_handles(rig):
         ("Client.InternalError", NotConfigured),
     ],
 )
-def test_a_machine_that_ends_while_it_starts_says_why(rig, reason, error):
+def test_a_machine_that_ends_while_it_starts_says_why(rig, reason, error) -> None:
     """Its state reason is the refusal; nothing is left."""
     ticket = rig.ec2.submit(order())
     with rig.rows() as rows:
@@ -221,7 +221,7 @@ def test_a_machine_that_ends_while_it_starts_says_why(rig, reason, error):
     assert reason == caught.value.code and [] == rig.left()[0]
 
 
-def test_another_machine_than_ordered_is_half_made(rig):
+def test_another_machine_than_ordered_is_half_made(rig) -> None:
     """A machine of another type than any candidate's is not accepted, whatever the answer of the
     call was.
     """
@@ -231,7 +231,7 @@ def test_another_machine_than_ordered_is_half_made(rig):
     assert 1 == len(caught.value.handles)
 
 
-def test_a_machine_that_no_list_shows_yet_is_waited_for(rig):
+def test_a_machine_that_no_list_shows_yet_is_waited_for(rig) -> None:
     """EC2's lists lag behind its answers: a machine that the answer named is not given up."""
     ticket = rig.ec2.submit(order())
     later = ticket._replace(native=(("region", REGION), ("instances", "i-0123456789abcdef0")))
@@ -242,7 +242,7 @@ def test_a_machine_that_no_list_shows_yet_is_waited_for(rig):
 
 
 @pytest.mark.parametrize("block", [False, True])
-def test_an_own_reservation_is_used(rig, block):
+def test_an_own_reservation_is_used(rig, block) -> None:
     """By id or by Name tag, a reservation or a Capacity Block: the candidate at its place is
     bought, in one call; a full one is no capacity.
     """
@@ -273,7 +273,7 @@ def test_an_own_reservation_is_used(rig, block):
         ("later", NoCapacity, "scheduled"),
     ],
 )
-def test_a_reservation_that_cannot_serve_is_refused_before_any_call(rig, name, error, said):
+def test_a_reservation_that_cannot_serve_is_refused_before_any_call(rig, name, error, said) -> None:
     """Unknown, for another type, not begun: refused with the reason, and no place is blocked."""
     with rig.rows() as rows:
         capacity_calls.own_reservation(rows, A, "p4d.24xlarge", 1, {"Name": "other"})
@@ -285,7 +285,7 @@ def test_a_reservation_that_cannot_serve_is_refused_before_any_call(rig, name, e
     assert () == caught.value.scopes and 0 == rig.count("RunInstances")
 
 
-def test_relabel_and_labels(rig):
+def test_relabel_and_labels(rig) -> None:
     """A new generation is written on the machine; labels replace the earlier ones and leave others'
     tags alone.
     """
@@ -314,7 +314,7 @@ def test_relabel_and_labels(rig):
 # The security group
 
 
-def test_the_owners_group_lets_ssh_in_and_its_machines_at_each_other(rig):
+def test_the_owners_group_lets_ssh_in_and_its_machines_at_each_other(rig) -> None:
     """One group for each owner, region and VPC: tcp 22 from anywhere, everything from and to
     itself; made once.
     """

@@ -33,7 +33,7 @@ def image(url):
 @pytest.mark.parametrize(
     ("capacity", "nodes"), [("on-demand", 1), ("spot", 1), ("on-demand", 2), ("spot", 2)]
 )
-def test_the_happy_path_against_moto(url, image, capacity, nodes):
+def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
     """Made by a fleet or a run, seen as ordered with its mark, found by tags, relabelled, labelled,
     deleted, and nothing left behind.
     """

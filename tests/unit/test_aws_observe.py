@@ -13,7 +13,7 @@ from tests.unit.aws_rig import (
 )
 
 
-def test_b29_a_preempted_machine_is_gone_and_says_so(rig):
+def test_b29_a_preempted_machine_is_gone_and_says_so(rig) -> None:
     """EC2's Server.SpotInstanceTermination: preempted while it goes, gone (by name: preempted) once
     it is terminated, then unknown and still gone.
     """
@@ -30,7 +30,7 @@ def test_b29_a_preempted_machine_is_gone_and_says_so(rig):
     assert "gone" == rig.ec2.observe(ticket.handles)[0].status and [] == rig.ec2.find("own1")
 
 
-def test_b29_a_region_that_cannot_be_reached_is_never_gone(rig):
+def test_b29_a_region_that_cannot_be_reached_is_never_gone(rig) -> None:
     """403, 5xx and a dead connection are errors, never absence, for one machine and for a search."""
     ticket = rig.got()
     for kind, error in (
@@ -50,7 +50,7 @@ def test_b29_a_region_that_cannot_be_reached_is_never_gone(rig):
     [{}, {"Reservations": [{}]}, {"Reservations": [{"Instances": []}]}],
     ids=["no list", "no machines", "none"],
 )
-def test_b29_a_list_that_is_not_whole_is_an_error_and_never_gone(rig, monkeypatch, page):
+def test_b29_a_list_that_is_not_whole_is_an_error_and_never_gone(rig, monkeypatch, page) -> None:
     """EC2 names a reservation for the machines in it: an answer without them is not read as a
     machine that is gone.
     """
@@ -61,7 +61,7 @@ def test_b29_a_list_that_is_not_whole_is_an_error_and_never_gone(rig, monkeypatc
             look()
 
 
-def test_b29_a_machine_that_is_not_listed_is_asked_for_by_its_id(rig, monkeypatch):
+def test_b29_a_machine_that_is_not_listed_is_asked_for_by_its_id(rig, monkeypatch) -> None:
     """Gone is what EC2 says by name not to know: a list without it is not enough, and an answer
     that says neither is an error.
     """
@@ -73,7 +73,7 @@ def test_b29_a_machine_that_is_not_listed_is_asked_for_by_its_id(rig, monkeypatc
         rig.ec2.observe(handles)
 
 
-def test_a_stopped_machine_is_seen_as_stopped(rig):
+def test_a_stopped_machine_is_seen_as_stopped(rig) -> None:
     """A machine that somebody stopped exists and is told as stopped, with the code."""
     ticket = rig.got()
     rig.boto("stop_instances", InstanceIds=[ticket.handles[0].native_id.split("/")[1]])
@@ -87,7 +87,7 @@ def test_a_stopped_machine_is_seen_as_stopped(rig):
 
 
 @pytest.mark.parametrize(("on_ttl", "status"), [("release", "gone"), ("keep", "ended")])
-def test_the_end_of_the_run(rig, on_ttl, status):
+def test_the_end_of_the_run(rig, on_ttl, status) -> None:
     """The timer of the user data ends the machine: terminated, or stopped and told as ended where
     it is kept.
     """
@@ -99,7 +99,7 @@ def test_the_end_of_the_run(rig, on_ttl, status):
     assert status == node.status and "Client.InstanceInitiatedShutdown" in node.detail
 
 
-def test_find_pages_through_every_region(rig, monkeypatch):
+def test_find_pages_through_every_region(rig, monkeypatch) -> None:
     """Machines of an owner are found over all regions and pages, narrowed by cluster and
     generation; others' are not.
     """
@@ -130,7 +130,7 @@ def test_find_pages_through_every_region(rig, monkeypatch):
     )
 
 
-def test_a_machine_of_nobody_is_seen_without_a_mark(rig):
+def test_a_machine_of_nobody_is_seen_without_a_mark(rig) -> None:
     """An instance that bears no mark (for import) is a node without one, its GPUs known by its
     type.
     """

@@ -25,7 +25,7 @@ from tests.unit.aws_rig import candidate, order, rig  # noqa: F401
         ("eu-north-1", "eun1-az1", ""),
     ],
 )
-def test_place_that_an_account_begins_without_names_its_command(region, zone, command):
+def test_place_that_an_account_begins_without_names_its_command(region, zone, command) -> None:
     """Local Zones by their id, regions since 2019 by name; ordinary zones need nothing."""
     found = MANIFEST.limits.closed(region, zone)
     assert command in found and bool(found) is bool(command)
@@ -34,7 +34,7 @@ def test_place_that_an_account_begins_without_names_its_command(region, zone, co
 @pytest.mark.parametrize(("limit", "closed"), [(0, True), (8, False)])
 def test_refusal_for_quota_is_told_with_the_limit_and_closes_the_place_only_at_zero(
     rig, limit, closed
-):  # noqa: F811
+) -> None:  # noqa: F811
     """EC2's refusal states the limit in words alone: Service Quotas is asked, once; zero is an
     account that may not, not one that is busy.
     """

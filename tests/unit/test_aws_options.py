@@ -69,7 +69,7 @@ from tests.unit.aws_compile_rig import A, B
         ({"security_groups": "sg-01234567", "key": "x"}, ["security_groups", "key"]),
     ],
 )
-def test_options_are_checked_whole(section, paths):
+def test_options_are_checked_whole(section, paths) -> None:
     """Every problem of options.aws comes at once, each at its path; an unknown key names near ones."""
     found = problems(section)
     assert paths == [problem.path for problem in found]
@@ -79,7 +79,7 @@ def test_options_are_checked_whole(section, paths):
     assert list(MANIFEST.options(section)) == found
 
 
-def test_options_are_typed():
+def test_options_are_typed() -> None:
     """What was checked is read into plain types; the image parameter follows the processor."""
     got = read(
         {
@@ -103,7 +103,7 @@ def test_options_are_typed():
 # The table of types
 
 
-def test_the_table_of_types_is_what_the_catalog_sells():
+def test_the_table_of_types_is_what_the_catalog_sells() -> None:
     """Every type that the adapter orders is in its table with the catalog's GPU and count, and
     nothing else is.
     """
@@ -130,7 +130,7 @@ def test_the_table_of_types_is_what_the_catalog_sells():
     }
 
 
-def test_the_stand_ins_zones_are_what_the_committed_sources_give():
+def test_the_stand_ins_zones_are_what_the_committed_sources_give() -> None:
     """The committed zones.json is what its generator makes of the catalog's sources."""
     from providers.rehearsal.clouds.aws import generate
 
@@ -138,7 +138,7 @@ def test_the_stand_ins_zones_are_what_the_committed_sources_give():
     assert generate.zones(generate.rows(sources)) == places.table()
 
 
-def test_each_gpu_is_in_one_quota_bucket():
+def test_each_gpu_is_in_one_quota_bucket() -> None:
     """A quota blocks its whole bucket by GPU, so no GPU may be in two."""
     p, g = (set(machines.bucket_gpus(bucket)) for bucket in machines.BUCKETS)
     assert p.isdisjoint(g) and {"H100", "A100"} <= p and {"L4", "T4", "L40S"} <= g

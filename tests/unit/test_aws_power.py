@@ -18,7 +18,7 @@ from tests.engine.cases import run
 from tests.unit.aws_rig import A, REGION, candidate, rig  # noqa: F401
 
 
-def test_a_machine_stops_and_starts_as_the_same_one(rig):
+def test_a_machine_stops_and_starts_as_the_same_one(rig) -> None:
     """One StopInstances, one StartInstances, however often it is asked; nothing is bought."""
     (handle,) = rig.got().handles
     for state, calls in (
@@ -33,7 +33,7 @@ def test_a_machine_stops_and_starts_as_the_same_one(rig):
     assert 1 == rig.count("CreateFleet")
 
 
-def test_a_start_waits_for_a_stop_under_way(rig):
+def test_a_start_waits_for_a_stop_under_way(rig) -> None:
     """EC2 refuses to start what is still stopping: that is waited for."""
     (handle,) = rig.got().handles
     rig.store.set_latency("aws", "stop", 20)
@@ -42,7 +42,7 @@ def test_a_start_waits_for_a_stop_under_way(rig):
     assert "running" == rig.ec2.observe([handle])[0].status
 
 
-def test_a_stop_that_takes_too_long_is_asked_again(rig):
+def test_a_stop_that_takes_too_long_is_asked_again(rig) -> None:
     """Beyond the wait: Transient, and never reported as stopped."""
     (handle,) = rig.got().handles
     rig.store.set_latency("aws", "stop", 500)
@@ -51,7 +51,7 @@ def test_a_stop_that_takes_too_long_is_asked_again(rig):
     assert "stopping" == rig.ec2.observe([handle])[0].status
 
 
-def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig):
+def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig) -> None:
     """The zone is full: NoCapacity that names it; the machine is still there, stopped, and nothing
     was bought.
     """
@@ -63,7 +63,7 @@ def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig):
     assert "stopped" == rig.ec2.observe([handle])[0].status and 1 == rig.count("CreateFleet")
 
 
-def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig):
+def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig) -> None:
     """The account's limit shrank meanwhile: VcpuLimitExceeded, the zone named, the machine kept."""
     (handle,) = rig.got().handles
     rig.ec2.update(handle, {"state": "stopped"})
@@ -78,14 +78,14 @@ def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig):
 FULL = "Server.InsufficientInstanceCapacity"
 
 
-def taken_back(rig, reason=FULL):
+def taken_back(rig, reason=FULL) -> None:
     """EC2 stops the machine for want of room, or still lists what it was before."""
     with rig.rows() as rows:
         (item,) = rows.instances()
         rows.write(item._replace(timeline=[(0.0, "stopped", reason)]))
 
 
-def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch):
+def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch) -> None:
     """Accepted, and stopped again for want of room: NoCapacity by the new reason. The former reason
     is a list that lags: asked again, never a refusal.
     """
@@ -99,7 +99,7 @@ def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch):
         rig.ec2.update(handle, {"state": "running"})
 
 
-def test_b36_a_one_time_spot_machine_is_not_stopped(rig):
+def test_b36_a_one_time_spot_machine_is_not_stopped(rig) -> None:
     """Refused with the reason, before any call that changes something; it runs on."""
     (handle,) = rig.got(candidate(capacity="spot")).handles
     with pytest.raises(Unsupported, match="found a one-time Spot machine, which can only end"):
@@ -107,7 +107,7 @@ def test_b36_a_one_time_spot_machine_is_not_stopped(rig):
     assert 0 == rig.count("StopInstances") and "running" == rig.ec2.observe([handle])[0].status
 
 
-def test_a_machine_that_is_gone_is_not_started(rig):
+def test_a_machine_that_is_gone_is_not_started(rig) -> None:
     """Unknown or ended: refused, and nothing is made."""
     (handle,) = rig.got().handles
     rig.ec2.delete(handle)
@@ -117,7 +117,7 @@ def test_a_machine_that_is_gone_is_not_started(rig):
     assert 1 == rig.count("CreateFleet") and 0 == rig.count("StartInstances")
 
 
-def test_b35_the_plan_says_what_a_stop_loses():
+def test_b35_the_plan_says_what_a_stop_loses() -> None:
     """Where a machine is stopped at its ttl, the loss of its instance store is said; a type without
     one has nothing to lose.
     """
@@ -132,16 +132,16 @@ def test_b35_the_plan_says_what_a_stop_loses():
 class Clock:
     """The rig's moment, moved by whoever waits."""
 
-    def __init__(self, rig):
+    def __init__(self, rig) -> None:
         self.rig = rig
 
     def now(self):
         return self.rig.moment
 
-    def advance(self, seconds):
+    def advance(self, seconds) -> None:
         self.rig.moment += seconds
 
-    async def sleep(self, seconds):
+    async def sleep(self, seconds) -> None:
         self.rig.moment += seconds
         await asyncio.sleep(0)
 
@@ -149,7 +149,7 @@ class Clock:
 class Lab:
     """The engine on the stand-in."""
 
-    def __init__(self, rig):
+    def __init__(self, rig) -> None:
         self.lines, self.clock = [], Clock(rig)
         manifests = {"aws": MANIFEST._replace(connect=lambda *_: rig.ec2)}
         self.world = open_world(
@@ -177,7 +177,7 @@ def lab(rig, tmp_path, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded"])
-def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code):
+def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code) -> None:
     """An error that names the zone; the stopped machine stays held, nothing new is bought."""
     held = run(operations.create(lab.world, wanted(), "g1"))
     stopped = run(operations.update(lab.world, held, wanted("stopped")))
@@ -201,7 +201,7 @@ def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code):
     run(operations.delete(lab.world, again))
 
 
-def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig):
+def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig) -> None:
     """Stopped by EC2 for want of room, it is no failed machine: a look and an up keep it and its
     disk, and nothing else is bought.
     """
@@ -218,7 +218,7 @@ def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig):
     )
 
 
-def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):
+def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig) -> None:
     """Refused before any call that changes something; it runs on and stays held."""
     held = run(operations.create(lab.world, wanted(capacity="spot"), "g1"))
     with pytest.raises(GpusError, match="aws cannot stop a spot machine and keep it"):
@@ -230,7 +230,7 @@ def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig):
 
 
 @pytest.mark.parametrize("on_ttl", ["release", "keep"])
-def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl):
+def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl) -> None:
     """However long it was stopped, a started machine has its whole ttl again, and then ends as its
     declaration says: the user data names the start.
     """
@@ -254,7 +254,7 @@ def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl):
     assert "ended" == after.status and (on_ttl == "keep") == bool(rig.left()[0])
 
 
-def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig):
+def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig) -> None:
     """A start that is not ours names nothing anew: past its end the machine ends at once, as after
     a reboot.
     """
@@ -266,7 +266,7 @@ def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig):
     assert rig.ec2.observe(held.handles)[0].status in {"gone", "ended"}
 
 
-def test_a_machine_without_a_limit_is_started_without_an_edit(lab, rig):
+def test_a_machine_without_a_limit_is_started_without_an_edit(lab, rig) -> None:
     """Nothing is to be set anew, so nothing is written."""
     held = run(operations.create(lab.world, wanted(), "g1"))
     stopped = run(operations.update(lab.world, held, wanted("stopped")))
@@ -279,7 +279,7 @@ class Boots:
     played.
     """
 
-    def __init__(self, folder, ttl_s=3_600, on_ttl="release"):
+    def __init__(self, folder, ttl_s=3_600, on_ttl="release") -> None:
         self.folder, self.ttl_s, self.now, self.shown = folder, ttl_s, 1_000_000, "gpus_start=0"
         (folder / "bin").mkdir()
         (folder / "state").mkdir()
@@ -315,7 +315,7 @@ class Boots:
 @pytest.mark.parametrize(("on_ttl", "over"), [("release", 1), ("keep", None)])
 def test_the_machines_own_timer_counts_from_each_start_and_not_from_a_reboot(
     tmp_path, on_ttl, over
-):
+) -> None:
     """First boot: the whole ttl. A reboot: what is left of it. Another start: the whole ttl. Past
     the end: at once, or never where it is kept.
     """
@@ -326,7 +326,7 @@ def test_the_machines_own_timer_counts_from_each_start_and_not_from_a_reboot(
     assert over == boot(90_000)
 
 
-def test_without_an_answer_of_the_metadata_service_no_disk_is_lost(tmp_path):
+def test_without_an_answer_of_the_metadata_service_no_disk_is_lost(tmp_path) -> None:
     """An end to come stays; one that has passed begins anew, since it may have been a start."""
     boot = Boots(tmp_path)
     assert [3_600, 3_000] == [boot(answers=False), boot(600, answers=False)]
@@ -334,7 +334,7 @@ def test_without_an_answer_of_the_metadata_service_no_disk_is_lost(tmp_path):
     assert 3_600 == boot(10)
 
 
-def test_a_line_of_the_users_own_is_not_taken_for_a_start(tmp_path):
+def test_a_line_of_the_users_own_is_not_taken_for_a_start(tmp_path) -> None:
     """Of several such lines the first one counts, which is ours: what a workload brings stands
     behind it.
     """

@@ -38,7 +38,7 @@ def offer(
 
 
 class Rig:
-    def __init__(self, path):
+    def __init__(self, path) -> None:
         self.store = Store(path / "rehearsal.db", clock=lambda: NOW)
         self.server = aws.start(self.store)
         self.client = Client(SESSION, self.server.url, read_s=5.0)
@@ -62,7 +62,7 @@ def rig(tmp_path):
     assert made.server.faulty == []
 
 
-def test_prices_are_todays_with_their_day_and_source(rig):
+def test_prices_are_todays_with_their_day_and_source(rig) -> None:
     """On-demand from the Price List, Spot from the history of the zone, each dated today."""
     set_price(rig.store, "on-demand", "p5.48xlarge", "us-east-1", "44.5000000000")
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9.876500")
@@ -80,7 +80,7 @@ def test_prices_are_todays_with_their_day_and_source(rig):
     assert 1 == rig.calls("pricing.GetProducts") == rig.calls("ec2.DescribeSpotPriceHistory")
 
 
-def test_what_is_not_told_stays_as_it_was(rig):
+def test_what_is_not_told_stays_as_it_was(rig) -> None:
     """Another zone, region, type or a Local Zone keeps its dated price; what had none still has
     none, and no price is ever zero.
     """
@@ -98,13 +98,13 @@ def test_what_is_not_told_stays_as_it_was(rig):
     assert [44_500_000] == rig.prices(offer("reservation"))
 
 
-def test_a_price_the_catalog_never_had_is_learnt(rig):
+def test_a_price_the_catalog_never_had_is_learnt(rig) -> None:
     """A place without a price in the catalog gets today's."""
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az2", "11")
     assert [11_000_000] == rig.prices(offer("spot", zone="use1-az2", micro=None))
 
 
-def test_a_region_that_is_not_configured_is_not_asked(rig):
+def test_a_region_that_is_not_configured_is_not_asked(rig) -> None:
     """Only the configured regions are asked for spot prices; without any, those that the account
     has enabled.
     """
@@ -116,7 +116,7 @@ def test_a_region_that_is_not_configured_is_not_asked(rig):
     assert 1 == rig.calls("ec2.DescribeRegions")
 
 
-def test_a_missing_right_is_one_line_and_the_rest_is_todays(rig):
+def test_a_missing_right_is_one_line_and_the_rest_is_todays(rig) -> None:
     """Without the right to read the Price List on-demand stays as bundled, one line names the
     right, and Spot is today's all the same.
     """
@@ -133,7 +133,7 @@ def test_a_missing_right_is_one_line_and_the_rest_is_todays(rig):
 
 
 @pytest.mark.parametrize("kind", ["html", "malformed", "unavailable", "reply-lost", "rate-limit"])
-def test_a_price_service_that_fails_fails_no_plan(rig, kind):
+def test_a_price_service_that_fails_fails_no_plan(rig, kind) -> None:
     """Whatever comes instead of prices, the offers come back whole, with a line."""
     rig.store.add_fault("aws", "pricing.GetProducts", kind, None)
     rig.store.add_fault("aws", "ec2.DescribeSpotPriceHistory", kind, None)
@@ -142,7 +142,7 @@ def test_a_price_service_that_fails_fails_no_plan(rig, kind):
     assert asked == list(found.offers) and 1 <= len(found.lines) <= 2
 
 
-def test_a_service_that_hangs_ends_at_the_limit(rig):
+def test_a_service_that_hangs_ends_at_the_limit(rig) -> None:
     """What does not answer is left behind at the limit; what did answer is used."""
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
     rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="12")
@@ -155,7 +155,7 @@ def test_a_service_that_hangs_ends_at_the_limit(rig):
     assert "had no answer within 3s" in found.lines[0]
 
 
-def test_a_product_of_another_kind_or_shape_is_no_price():
+def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
     """Capacity Blocks, Local Zones, other currencies, two prices for one thing, and rubbish are
     passed over.
     """
@@ -192,7 +192,9 @@ def test_a_product_of_another_kind_or_shape_is_no_price():
     assert {} == told
 
 
-def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks_nothing(rig):
+def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks_nothing(
+    rig,
+) -> None:
     """In the live world a plan ranks by today's prices, having asked about the types that it could
     take; a rehearsal's market is the catalog.
     """

@@ -25,7 +25,7 @@ from tests.unit.aws_rig import (
 )
 
 
-def test_b21_calls_and_scopes_of_a_mixed_region(rig):
+def test_b21_calls_and_scopes_of_a_mixed_region(rig) -> None:
     """No capacity in one zone and a type that another never had: one call, and each zone is blocked
     for its own reason.
     """
@@ -46,7 +46,7 @@ def test_b21_calls_and_scopes_of_a_mixed_region(rig):
     assert any(scope.zone == "use1-az3" and not scope.capacity for scope in caught.value.scopes)
 
 
-def test_b21_a_vcpu_limit_is_one_call_for_the_region(rig):
+def test_b21_a_vcpu_limit_is_one_call_for_the_region(rig) -> None:
     """The limit counts vCPUs of running machines; reached, it blocks the family group in the
     region, Spot stays open.
     """
@@ -63,7 +63,7 @@ def test_b21_a_vcpu_limit_is_one_call_for_the_region(rig):
 EVIL = "no \x1b[31mroom\x00\x08 \ufffe\udcff <&>"
 
 
-def test_text_that_xml_cannot_hold_is_replaced_in_an_answer(rig):
+def test_text_that_xml_cannot_hold_is_replaced_in_an_answer(rig) -> None:
     """ESC, NUL and the like have no form in XML: EC2's own client could not read the answer. What
     it can hold arrives as it is.
     """
@@ -86,7 +86,7 @@ def test_text_that_xml_cannot_hold_is_replaced_in_an_answer(rig):
 
 
 @pytest.mark.parametrize("creating", [True, False])
-def test_answer_that_is_no_xml_is_one_clear_message(rig, monkeypatch, creating):
+def test_answer_that_is_no_xml_is_one_clear_message(rig, monkeypatch, creating) -> None:
     """Should EC2 itself, or a proxy, send such a text: one line says so, without the answer's own
     text, and nothing is sent twice.
     """
@@ -133,7 +133,7 @@ def test_answer_that_is_no_xml_is_one_clear_message(rig, monkeypatch, creating):
     ],
 )
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_each_fault_of_the_creating_call_is_one_call(rig, kind, settings, error, nodes):
+def test_each_fault_of_the_creating_call_is_one_call(rig, kind, settings, error, nodes) -> None:
     """A fleet's and a plain run's failures are classified, and never sent twice by the client."""
     for method in ("ec2.CreateFleet", "ec2.RunInstances"):
         rig.store.add_fault("aws", method, kind, times=None, **settings)
@@ -144,7 +144,7 @@ def test_each_fault_of_the_creating_call_is_one_call(rig, kind, settings, error,
     assert "hushhush" not in str(caught.value)
 
 
-def test_faults_before_the_creating_call_made_nothing(rig):
+def test_faults_before_the_creating_call_made_nothing(rig) -> None:
     """A failing read, or a helper that could not be made, is passing: no creating call was sent."""
     for method, kind in (
         ("ssm.GetParameter", "unavailable"),
@@ -158,7 +158,7 @@ def test_faults_before_the_creating_call_made_nothing(rig):
     assert rig.got()
 
 
-def test_a_zone_or_region_that_the_account_has_not_is_refused_without_a_call(rig):
+def test_a_zone_or_region_that_the_account_has_not_is_refused_without_a_call(rig) -> None:
     """A Local Zone that was not opted into, an unknown region, a region that is not configured:
     refused there, with what to do.
     """
@@ -174,7 +174,7 @@ def test_a_zone_or_region_that_the_account_has_not_is_refused_without_a_call(rig
     assert 0 == rig.count("CreateFleet")
 
 
-def test_an_image_of_another_region_is_refused_there(rig):
+def test_an_image_of_another_region_is_refused_there(rig) -> None:
     """Images are regional: an id that the region has not blocks the region for this run only."""
     with pytest.raises(Unsupported, match="ami-0123456789abcdef0") as caught:
         rig.ec2.submit(order(options=(("ami", "ami-0123456789abcdef0"),)))

@@ -19,7 +19,7 @@ from tests.unit.aws_rig import (
 )
 
 
-def test_unknown_calls_parameters_and_values_are_refused(rig):
+def test_unknown_calls_parameters_and_values_are_refused(rig) -> None:
     """What botocore's own description has not, and what the stand-in does not serve, is refused
     with EC2's kind of error.
     """
@@ -60,13 +60,13 @@ def test_unknown_calls_parameters_and_values_are_refused(rig):
     )
 
 
-def test_every_served_call_is_one_of_botocores():
+def test_every_served_call_is_one_of_botocores() -> None:
     """The stand-in serves only operations that the installed botocore describes."""
     for service, found in calls.HANDLERS.items():
         assert set(found) <= set(wire.model(service).operation_names)
 
 
-def test_reads_are_no_mutations_in_the_log(rig):
+def test_reads_are_no_mutations_in_the_log(rig) -> None:
     """The log tells calls that only read from those that change something, though the protocol
     posts both; bodies are not kept.
     """
@@ -81,7 +81,7 @@ def test_reads_are_no_mutations_in_the_log(rig):
     assert not any("SECRET" in str(request) for request in rig.store.requests())
 
 
-def test_latency_and_slowness_are_the_scenarios(rig):
+def test_latency_and_slowness_are_the_scenarios(rig) -> None:
     """A start takes what the scenario says; a slow one is waited for, not taken for a failure."""
     rig.store.set_latency("aws", "create", 100)
     ticket = rig.ec2.submit(order())
@@ -97,7 +97,7 @@ def test_latency_and_slowness_are_the_scenarios(rig):
     assert "done" == rig.ec2.poll(slow).state
 
 
-def test_two_servers_answer_as_one_cloud(rig):
+def test_two_servers_answer_as_one_cloud(rig) -> None:
     """Everything is in the store: another process's stand-in sees the machine and its refusals."""
     ticket = rig.got()
     other = aws.start(rig.store)
@@ -110,7 +110,7 @@ def test_two_servers_answer_as_one_cloud(rig):
     assert "stopping" == rig.ec2.observe(ticket.handles)[0].status
 
 
-def test_gpus_rehearse_knows_the_cloud(tmp_path, monkeypatch, capsys):
+def test_gpus_rehearse_knows_the_cloud(tmp_path, monkeypatch, capsys) -> None:
     """`gpus rehearse stock aws ...`, quota, fault and preempt work as for any cloud; a wrong place
     is told.
     """

@@ -21,7 +21,7 @@ def script(call):
     return text, unpacked(text)
 
 
-def test_the_key_and_the_end_of_the_run_are_in_the_user_data():
+def test_the_key_and_the_end_of_the_run_are_in_the_user_data() -> None:
     """The script makes the user with the key and what sets the end of the run; the machine's own
     shutdown terminates it. It is sound shell.
     """
@@ -38,7 +38,7 @@ def test_the_key_and_the_end_of_the_run_are_in_the_user_data():
         subprocess.run(["bash", "-n"], input=each, text=True, check=True)
 
 
-def test_the_clusters_own_key_stands_beside_the_users():
+def test_the_clusters_own_key_stands_beside_the_users() -> None:
     """Both keys go into authorized_keys, each on a line of its own; the script leaves what it ended
     with.
     """
@@ -53,7 +53,7 @@ def test_the_clusters_own_key_stands_beside_the_users():
     assert f"keys=('{own}')\n" in alone
 
 
-def test_b32_user_data_is_bounded_when_planning():
+def test_b32_user_data_is_bounded_when_planning() -> None:
     """More user data than EC2 takes is a problem, with both sizes; an ordinary key is none."""
     (problem,) = first_boot.fits(
         Setup(
@@ -71,7 +71,7 @@ def test_b32_user_data_is_bounded_when_planning():
     )
 
 
-def test_nothing_to_say_is_no_user_data():
+def test_nothing_to_say_is_no_user_data() -> None:
     """Without a key and a limit there is no script, and no shutdown behaviour is set."""
     data = native.creating_call(order(), AROUND).template["LaunchTemplateData"]
     assert "UserData" not in data and "InstanceInitiatedShutdownBehavior" not in data

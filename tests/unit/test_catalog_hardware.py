@@ -6,14 +6,14 @@ from providers.catalog import hardware as table
 from providers.catalog.hardware import DTYPES, achieved_tflops, all_hardware, hardware
 
 
-def test_every_model_is_there_once():
+def test_every_model_is_there_once() -> None:
     """No model has two rows."""
     found = [model.name for model in all_hardware()]
     assert len(found) == len(set(found)) >= 100
 
 
 @pytest.mark.parametrize("model", all_hardware(), ids=lambda model: model.name)
-def test_every_row_is_whole(model):
+def test_every_row_is_whole(model) -> None:
     """Each row has a maker, memory, form, software, a source with a date, and no figure that is
     zero or below.
     """
@@ -47,7 +47,7 @@ def test_every_row_is_whole(model):
     [model for model in all_hardware() if model.vendor == "NVIDIA"],
     ids=lambda model: model.name,
 )
-def test_every_nvidia_row_can_be_sized(model):
+def test_every_nvidia_row_can_be_sized(model) -> None:
     """An NVIDIA row has bandwidth, fp32, power, link speed and compute capability, and never more
     speed at a wider type.
     """
@@ -68,7 +68,7 @@ def test_every_nvidia_row_can_be_sized(model):
     assert (model.bf16_tflops is None) or float(model.compute_capability) >= 8
 
 
-def test_achieved_never_exceeds_the_dense_peak():
+def test_achieved_never_exceeds_the_dense_peak() -> None:
     """What a matmul reaches lies under the peak, for every model and dtype, and is unknown where
     the peak is.
     """
@@ -79,7 +79,7 @@ def test_achieved_never_exceeds_the_dense_peak():
             assert peak is None or 0.5 * peak < reached < peak
 
 
-def test_achieved_is_the_measurement_where_there_is_one():
+def test_achieved_is_the_measurement_where_there_is_one() -> None:
     """Measured models answer the measurement; others of the same maker a stated share of their
     peak; a missing dtype or model answers nothing.
     """
@@ -93,20 +93,20 @@ def test_achieved_is_the_measurement_where_there_is_one():
     assert achieved_tflops("A100-8") is None
 
 
-def test_an_unknown_dtype_is_refused_with_the_known_ones():
+def test_an_unknown_dtype_is_refused_with_the_known_ones() -> None:
     """Asking for a dtype that does not exist names those that do."""
     with pytest.raises(ValueError, match="bf16.*found 'bf61'"):
         achieved_tflops("H100", "bf61")
 
 
-def test_hardware_is_found_by_any_exact_spelling_and_no_other():
+def test_hardware_is_found_by_any_exact_spelling_and_no_other() -> None:
     """Look-up takes the spellings that names take, and nothing that merely resembles them."""
     assert hardware("NVIDIA H100 80GB HBM3") is hardware("H100")
     assert hardware("gaudi 3").name == "GAUDI3"
     assert hardware("H10") is None
 
 
-def test_siblings_differ_where_their_makers_say():
+def test_siblings_differ_where_their_makers_say() -> None:
     """The A10G has less tensor speed than the A10 and the same memory; the NVL card more memory
     than the PCIe card.
     """
@@ -115,7 +115,7 @@ def test_siblings_differ_where_their_makers_say():
     assert (hardware("H100-NVL").memory_gib, hardware("H100-PCIe").memory_gib) == (94, 80)
 
 
-def test_shares_follow_from_the_measurements():
+def test_shares_follow_from_the_measurements() -> None:
     """The share for unmeasured cards lies within what was measured on the maker's others."""
     for vendor, share in table.ACHIEVABLE.items():
         measured = [

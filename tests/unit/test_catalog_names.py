@@ -26,7 +26,7 @@ from providers.catalog.hardware import all_hardware
         "nvidia",
     ],
 )
-def test_b01_unknown_names_are_unknown(text):
+def test_b01_unknown_names_are_unknown(text) -> None:
     """A text that is no exact spelling of one model names nothing, however near it comes."""
     assert names.canonical(text) is None
     assert names.gpu_type(text) is None
@@ -45,13 +45,13 @@ def test_b01_unknown_names_are_unknown(text):
         ("4090", "RTX-4090"),
     ],
 )
-def test_b01_near_names_are_listed(text, suggested):
+def test_b01_near_names_are_listed(text, suggested) -> None:
     """An unknown name comes with at most five names that it may have meant."""
     assert suggested in names.near(text)
     assert len(names.near(text)) <= 5
 
 
-def test_b01_nothing_is_near_to_nothing():
+def test_b01_nothing_is_near_to_nothing() -> None:
     """An empty text, or one like no name, suggests nothing."""
     assert names.near("") == ()
     assert names.near("zzzzzzzz") == ()
@@ -69,12 +69,12 @@ def test_b01_nothing_is_near_to_nothing():
         "NVIDIA A100-SXM4-80GB",
     ],
 )
-def test_b01_case_space_and_dashes_do_not_matter(text):
+def test_b01_case_space_and_dashes_do_not_matter(text) -> None:
     """Case, blanks, dashes, underscores and the vendor's name make no other model."""
     assert names.canonical(text) == "A100-80GB"
 
 
-def test_b01_every_spelling_of_every_case_is_accepted():
+def test_b01_every_spelling_of_every_case_is_accepted() -> None:
     """Each model is found by its own name in lower case, with blanks, with underscores and with
     none.
     """
@@ -90,7 +90,7 @@ def test_b01_every_spelling_of_every_case_is_accepted():
             assert names.canonical(text) == model
 
 
-def test_b02_two_models_are_never_one():
+def test_b02_two_models_are_never_one() -> None:
     """The short name of a pair accepts nothing of the long one: A100 is the 40 GB card, V100 the 16
     GB one, H100 not the Mega.
     """
@@ -107,7 +107,7 @@ def test_b02_two_models_are_never_one():
     assert "40 GB" in names.meaning("A100")
 
 
-def test_b02_no_two_asks_share_a_model_unless_documented():
+def test_b02_no_two_asks_share_a_model_unless_documented() -> None:
     """A model is accepted by its own name, by a bare name with a documented meaning, and by an ask
     for its form factor.
     """
@@ -121,7 +121,7 @@ def test_b02_no_two_asks_share_a_model_unless_documented():
             }
 
 
-def test_b03_siblings_are_named_never_swapped():
+def test_b03_siblings_are_named_never_swapped() -> None:
     """A10 and A10G are two models; each names the other as near."""
     assert names.accepts("A10") == ("A10",)
     assert names.accepts("A10G") == ("A10G",)
@@ -149,13 +149,13 @@ def test_b03_siblings_are_named_never_swapped():
         ("Tesla V100-SXM2-32GB", "V100-32GB", 32),
     ],
 )
-def test_b04_free_text_keeps_form_factor_and_generation(text, model, memory_gib):
+def test_b04_free_text_keeps_form_factor_and_generation(text, model, memory_gib) -> None:
     """What drivers, clouds and marketplaces call a card names exactly that card."""
     assert names.gpu_type(text) == model
     assert names.nominal_memory_gib(model) == memory_gib
 
 
-def test_b04_h100_accepts_both_forms_and_sxm_only_one():
+def test_b04_h100_accepts_both_forms_and_sxm_only_one() -> None:
     """Bare H100 accepts the SXM and the PCIe card; H100-SXM and H100! the SXM card alone; none of
     them the 94 GB card.
     """
@@ -186,14 +186,14 @@ def test_b04_h100_accepts_both_forms_and_sxm_only_one():
         ("no such card", 1024, False),
     ],
 )
-def test_b08_reported_memory_is_checked_against_the_nominal_size(model, reported_mib, fits):
+def test_b08_reported_memory_is_checked_against_the_nominal_size(model, reported_mib, fits) -> None:
     """A report within ten per cent under and three over the model's nominal size is that model's;
     another size is not.
     """
     assert names.nominal_memory_matches(model, reported_mib) is fits
 
 
-def test_b08_asks_by_memory_go_by_the_nominal_size():
+def test_b08_asks_by_memory_go_by_the_nominal_size() -> None:
     """At least 24 GB includes the A10G, whose report is 22 GiB; at least 80 GB leaves out the 48 GB
     cards; nothing but GPUs is listed.
     """
@@ -206,7 +206,7 @@ def test_b08_asks_by_memory_go_by_the_nominal_size():
     assert sizes == sorted(sizes)
 
 
-def test_b08_a_shared_driver_name_is_settled_by_memory():
+def test_b08_a_shared_driver_name_is_settled_by_memory() -> None:
     """Where a driver calls two sizes the same, the report says which; one that fits neither names
     nothing.
     """
@@ -219,7 +219,7 @@ def test_b08_a_shared_driver_name_is_settled_by_memory():
     assert names.gpu_type("NVIDIA GeForce RTX 3080", 20480) is None
 
 
-def test_no_two_models_of_one_name_overlap_in_memory():
+def test_no_two_models_of_one_name_overlap_in_memory() -> None:
     """No report fits two of the sizes that share a driver's name."""
     for sizes in names._BY_MEMORY.values():
         for one, other in itertools.permutations(sizes, 2):
@@ -229,7 +229,7 @@ def test_no_two_models_of_one_name_overlap_in_memory():
                 )
 
 
-def test_suggestions_and_meanings_name_known_models():
+def test_suggestions_and_meanings_name_known_models() -> None:
     """Whatever is suggested, explained or accepted exists."""
     known = set(names.models()) | set(names._ASKS)
     for table in (names._SIBLINGS, names._SHARED, names._BY_MEMORY, names._ACCEPTS):
@@ -241,7 +241,7 @@ def test_suggestions_and_meanings_name_known_models():
         assert names.canonical(text) is None
 
 
-def test_the_hardware_table_has_the_same_models_and_sizes():
+def test_the_hardware_table_has_the_same_models_and_sizes() -> None:
     """Names and hardware list the same models with the same nominal memory."""
     assert {model: names.nominal_memory_gib(model) for model in names.models()} == {
         found.name: found.memory_gib for found in all_hardware()

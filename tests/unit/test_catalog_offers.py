@@ -44,7 +44,7 @@ def of(every, provider, gpu, capacity="on-demand"):
     ]
 
 
-def test_the_generator_makes_the_committed_files(tmp_path):
+def test_the_generator_makes_the_committed_files(tmp_path) -> None:
     """The committed price files are what the committed sources give."""
     generate.write_all(generate.make(SOURCES), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(MADE)
@@ -52,7 +52,7 @@ def test_the_generator_makes_the_committed_files(tmp_path):
         assert (tmp_path / name).read_text() == (DATA / name).read_text(), name
 
 
-def test_the_columns_are_whole(every):
+def test_the_columns_are_whole(every) -> None:
     """Every column has a value for every offer, and the index leads to each offer once, by its
     model.
     """
@@ -66,19 +66,19 @@ def test_the_columns_are_whole(every):
     assert table.warnings == ()
 
 
-def test_every_offer_is_there_once(every):
+def test_every_offer_is_there_once(every) -> None:
     """No two offers have the same id."""
     assert [key for key, count in Counter(offer.id for offer in every).items() if count > 1] == []
 
 
-def test_no_offer_names_an_unknown_gpu(every):
+def test_no_offer_names_an_unknown_gpu(every) -> None:
     """Each model on offer is a known name and has a hardware row."""
     for gpu in {offer.gpu_type for offer in every}:
         assert names.gpu_type(gpu) == gpu
         assert hardware(gpu) is not None
 
 
-def test_b15_no_price_is_zero(every):
+def test_b15_no_price_is_zero(every) -> None:
     """A price is positive or unknown."""
     assert not [
         offer.id
@@ -87,7 +87,7 @@ def test_b15_no_price_is_zero(every):
     ]
 
 
-def test_spot_never_costs_more_than_on_demand(every):
+def test_spot_never_costs_more_than_on_demand(every) -> None:
     """Where both prices of a machine at a place are known, spot is at most on-demand."""
     price = {
         (
@@ -109,7 +109,7 @@ def test_spot_never_costs_more_than_on_demand(every):
     assert compared > 1000
 
 
-def test_every_price_has_a_date_and_a_source(every):
+def test_every_price_has_a_date_and_a_source(every) -> None:
     """A priced offer names its source and its date; an unpriced one neither."""
     for offer in every:
         assert (
@@ -121,14 +121,14 @@ def test_every_price_has_a_date_and_a_source(every):
             assert offers.first_day(offer.price_as_of).year >= 2026
 
 
-def test_b17_every_row_says_what_is_in_and_what_is_not(every):
+def test_b17_every_row_says_what_is_in_and_what_is_not(every) -> None:
     """A priced offer lists its parts, and every offer what is left out."""
     for offer in every:
         assert offer.left_out, offer.id
         assert offer.parts or offer.node_micro_usd is None, offer.id
 
 
-def test_b17_one_ask_compares_alike_across_clouds(every):
+def test_b17_one_ask_compares_alike_across_clouds(every) -> None:
     """Eight A100 of 80 GB are on offer all-in on Google, AWS and Modal: machine, memory and bundled
     disk; GPU, CPU and memory.
     """
@@ -152,7 +152,7 @@ def test_b17_one_ask_compares_alike_across_clouds(every):
     )
 
 
-def test_a_price_without_the_bundled_ssd_is_no_price(by_id):
+def test_a_price_without_the_bundled_ssd_is_no_price(by_id) -> None:
     """A sum that lacks the local SSD which comes with the machine is shown in the parts, not as the
     price; the variant without SSD has the price.
     """
@@ -165,7 +165,7 @@ def test_a_price_without_the_bundled_ssd_is_no_price(by_id):
     assert by_id["gcp/us-central1-a/a3-highgpu-8g/H100:8/spot"].node_micro_usd == 50_609_541
 
 
-def test_a_reservation_costs_what_on_demand_costs(every):
+def test_a_reservation_costs_what_on_demand_costs(every) -> None:
     """A reservation is listed once for each place of Google and Amazon, at the on-demand price, and
     says that it is billed whether used or not.
     """
@@ -195,7 +195,7 @@ def test_a_reservation_costs_what_on_demand_costs(every):
         ("n1-standard-8", {"flex-start"}),
     ],
 )
-def test_kinds_that_google_does_not_sell_say_so(every, machine, refused):
+def test_kinds_that_google_does_not_sell_say_so(every, machine, refused) -> None:
     """All four kinds of capacity are listed for a Google machine; those it does not sell carry the
     reason.
     """
@@ -204,12 +204,12 @@ def test_kinds_that_google_does_not_sell_say_so(every, machine, refused):
     assert {kind for kind, restriction in kinds.items() if restriction} == refused
 
 
-def test_flex_start_has_no_price(every):
+def test_flex_start_has_no_price(every) -> None:
     """No source has a verified Flex-start price, so none is shown."""
     assert {offer.node_micro_usd for offer in every if offer.capacity == "flex-start"} == {None}
 
 
-def test_b10_n1_hosts_carry_their_gpus_within_googles_limits(every):
+def test_b10_n1_hosts_carry_their_gpus_within_googles_limits(every) -> None:
     """An N1 offer names what Google calls the GPU, shows host and GPU apart, and stays within the
     vCPU and RAM limits; others attach nothing.
     """
@@ -231,7 +231,7 @@ def test_b10_n1_hosts_carry_their_gpus_within_googles_limits(every):
     ]
 
 
-def test_b09_counts_on_offer_are_the_clouds_own(every):
+def test_b09_counts_on_offer_are_the_clouds_own(every) -> None:
     """Google sells the A100 in 1, 2, 4, 8 and 16, the P100 in 1, 2 and 4; AWS the H100 in 1 and 8;
     Modal the A10 in 1 to 4.
     """
@@ -246,7 +246,7 @@ def test_b09_counts_on_offer_are_the_clouds_own(every):
     assert counts["modal", "H100"] == set(range(1, 9))
 
 
-def test_b03_no_cloud_sells_its_siblings_card(every):
+def test_b03_no_cloud_sells_its_siblings_card(every) -> None:
     """AWS has the A10G and no A10, Modal the A10 and no A10G, Google neither."""
     sold = {(offer.provider, offer.gpu_type) for offer in every}
     assert ("aws", "A10G") in sold
@@ -254,7 +254,7 @@ def test_b03_no_cloud_sells_its_siblings_card(every):
     assert not sold & {("aws", "A10"), ("modal", "A10G"), ("gcp", "A10"), ("gcp", "A10G")}
 
 
-def test_b02_aws_sizes_are_told_apart_by_the_type(by_id):
+def test_b02_aws_sizes_are_told_apart_by_the_type(by_id) -> None:
     """EC2 says A100 and V100 for both sizes; p4d, p4de, p3 and p3dn say which."""
     gpu = {
         offer.machine_type: (offer.gpu_type, offer.gpu_memory_gib)
@@ -271,7 +271,7 @@ def test_b02_aws_sizes_are_told_apart_by_the_type(by_id):
     assert gpu["g7.2xlarge"] == ("RTX-PRO-4500", 32)
 
 
-def test_slices_of_a_gpu_are_fractions(every):
+def test_slices_of_a_gpu_are_fractions(every) -> None:
     """A part of an L4 or of an RTX PRO 6000 has a fraction as its count and the part's memory."""
     parts = {
         offer.machine_type: (offer.gpu_type, offer.gpu_count, offer.gpu_memory_gib)
@@ -285,7 +285,7 @@ def test_slices_of_a_gpu_are_fractions(every):
     assert all(offer.gpu_count == int(offer.gpu_count) for offer in every if offer.gpu_count >= 1)
 
 
-def test_machines_that_are_only_in_price_lists_say_so(every):
+def test_machines_that_are_only_in_price_lists_say_so(every) -> None:
     """EC2 families that its own list of types no longer has are listed with that restriction, and
     only on demand.
     """
@@ -297,12 +297,12 @@ def test_machines_that_are_only_in_price_lists_say_so(every):
         )
 
 
-def test_govcloud_is_left_out(every):
+def test_govcloud_is_left_out(every) -> None:
     """No offer is in a region that an ordinary AWS account cannot use."""
     assert not [offer.id for offer in every if offer.region.startswith("us-gov-")]
 
 
-def test_places_are_places(every):
+def test_places_are_places(every) -> None:
     """A zone of Google or AWS belongs to its region; Modal places anywhere; region and zone are
     never mixed.
     """
@@ -330,7 +330,7 @@ def changed(tmp_path, name, edit):
     return tmp_path
 
 
-def test_every_table_says_where_it_comes_from():
+def test_every_table_says_where_it_comes_from() -> None:
     """The first line of a source says its origin, its date and whether it is generated or edited by
     hand; that of a bundled table says whether it may be edited.
     """
@@ -348,7 +348,7 @@ def test_every_table_says_where_it_comes_from():
             assert first.startswith("# edited by hand: ")
 
 
-def test_a_source_that_does_not_say_where_it_comes_from_is_refused(tmp_path):
+def test_a_source_that_does_not_say_where_it_comes_from_is_refused(tmp_path) -> None:
     """Its first row would else be passed over."""
     folder = changed(tmp_path, "modal", lambda row: None)
     path = folder / "modal.csv"
@@ -357,7 +357,7 @@ def test_a_source_that_does_not_say_where_it_comes_from_is_refused(tmp_path):
         generate.make(folder)
 
 
-def test_the_unverified_column_is_never_a_price(tmp_path):
+def test_the_unverified_column_is_never_a_price(tmp_path) -> None:
     """Whatever stands in the unverified column, the catalog is the same."""
     folder = changed(
         tmp_path, "gcp_gpu_offers", lambda row: row.update(unverified_ondemand_or_dws_usd_h="1.0")
@@ -380,11 +380,11 @@ def test_the_unverified_column_is_never_a_price(tmp_path):
         ("modal", {"usd_per_second": "0.000000"}, "a price of"),
     ],
 )
-def test_the_generator_refuses_a_faulty_source(tmp_path, name, cells, text):
+def test_the_generator_refuses_a_faulty_source(tmp_path, name, cells, text) -> None:
     """A fault in one row stops the generator with a line that names it."""
     done = []
 
-    def edit(row):
+    def edit(row) -> None:
         wanted = {"gcp_gpu_offers": "a2-highgpu-1g", "aws_gpu_offers": "p5.48xlarge"}.get(name)
         if wanted is None and row["item"] in {"T4", "cpu-core", "memory-gib"}:
             row.update(cells)
@@ -396,13 +396,13 @@ def test_the_generator_refuses_a_faulty_source(tmp_path, name, cells, text):
         generate.make(changed(tmp_path, name, edit))
 
 
-def test_a_cell_with_a_comma_is_refused(tmp_path):
+def test_a_cell_with_a_comma_is_refused(tmp_path) -> None:
     """A table that could not be read by splitting is not written."""
     with pytest.raises(ValueError, match="comma"):
         generate.write(tmp_path / "x.csv", ["a"], [["1,2"]])
 
 
-def test_dates_are_known_per_provider():
+def test_dates_are_known_per_provider() -> None:
     """For each provider the oldest and the newest date of its prices is known."""
     assert offers.as_of() == {
         "gcp": ("2026-05-20", "2026-07-30"),
@@ -411,7 +411,7 @@ def test_dates_are_known_per_provider():
     }
 
 
-def test_a_stale_catalog_is_a_line_per_provider():
+def test_a_stale_catalog_is_a_line_per_provider() -> None:
     """Prices older than the limit are reported, one line a provider with the date and the age;
     fresh ones are not.
     """
@@ -427,17 +427,17 @@ def test_a_stale_catalog_is_a_line_per_provider():
     ("text", "day"),
     [("2026", (2026, 1, 1)), ("2026-05", (2026, 5, 1)), ("2026-05-20", (2026, 5, 20))],
 )
-def test_a_date_without_day_counts_as_its_first(text, day):
+def test_a_date_without_day_counts_as_its_first(text, day) -> None:
     """A year or a month alone counts as its first day, the oldest it can mean."""
     assert offers.first_day(text) == datetime.date(*day)
 
 
-def test_the_catalog_is_read_once():
+def test_the_catalog_is_read_once() -> None:
     """Two loads give the same table."""
     assert offers.load() is offers.load()
 
 
-def test_a_cold_load_is_short_and_imports_nothing_heavy():
+def test_a_cold_load_is_short_and_imports_nothing_heavy() -> None:
     """A fresh process reads the whole catalog without heavy modules, in a fraction of a second even
     on a busy machine.
     """

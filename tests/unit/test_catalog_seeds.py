@@ -101,7 +101,7 @@ def cells(text, fields):
 
 
 @pytest.mark.parametrize(("model", "dtype", "claim"), cells(SPEEDS, SPEED_FIELDS))
-def test_dense_speeds_of_the_third_document(model, dtype, claim):
+def test_dense_speeds_of_the_third_document(model, dtype, claim) -> None:
     """Each claimed dense peak has its verdict, and ours agrees with exactly those called right."""
     ours = hardware(model).dense_tflops(dtype)
     if claim in {"??", "V"}:
@@ -117,7 +117,7 @@ def test_dense_speeds_of_the_third_document(model, dtype, claim):
 @pytest.mark.parametrize(
     ("model", "field", "claim"), cells(MEMORY, ("memory_gib", "memory_kind", "bandwidth_tb_s"))
 )
-def test_memory_of_the_third_document(model, field, claim):
+def test_memory_of_the_third_document(model, field, claim) -> None:
     """Each claimed size, kind and bandwidth has its verdict, and ours agrees with exactly those
     called right.
     """
@@ -147,7 +147,9 @@ def test_memory_of_the_third_document(model, field, claim):
         ),  # of the sheet's 1307.4 it is 59.8 per cent; the measurement itself stands
     ],
 )
-def test_achievable_speeds_of_the_third_document(model, reached, peak, per_cent, dies, verdict):
+def test_achievable_speeds_of_the_third_document(
+    model, reached, peak, per_cent, dies, verdict
+) -> None:
     """Each measured matmul is ours; its share of the peak is right where the peak is the sheet's.
     The MI250X was measured on one of its two dies.
     """
@@ -284,13 +286,13 @@ CLAIMS = [
     CLAIMS,
     ids=[f"{document}: {claim}" for document, claim, _, _ in CLAIMS],
 )
-def test_claims_in_prose(document, claim, verdict, holds):
+def test_claims_in_prose(document, claim, verdict, holds) -> None:
     """Each claim has its verdict, and ours says the same of exactly those called right."""
     assert verdict in VERDICTS
     assert holds() == (verdict == "right")
 
 
-def test_every_accelerator_of_the_documents_has_a_row():
+def test_every_accelerator_of_the_documents_has_a_row() -> None:
     """Whatever the documents name as hardware can be looked up."""
     named = (
         "T4 L4 A10 A10G A100 A100-40GB A100-80GB L40S H100 H200 B200 B100 GB200 GH200 MI250 MI250X"

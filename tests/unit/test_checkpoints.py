@@ -34,7 +34,7 @@ def served(launcher, model, dtype="", gpu="H100", count=8, override=None, **task
     + [("sglang", each) for each in ("nf4", "int8", "awq", "q6_k")]
     + [("tgi", each) for each in ("awq", "gptq", "fp4", "int4")],
 )
-def test_a_format_that_nobody_makes_of_16_bit_weights_is_refused(launcher, dtype):
+def test_a_format_that_nobody_makes_of_16_bit_weights_is_refused(launcher, dtype) -> None:
     """The line would end at its start, or load 16 bits where the plan counted four."""
     why = served(launcher, PLAIN, dtype).why
     assert why.startswith(
@@ -48,7 +48,7 @@ def test_a_format_that_nobody_makes_of_16_bit_weights_is_refused(launcher, dtype
     ("launcher", "dtype"),
     [(name, each) for name, made in fit.MAKES.items() for each in (*made, "", "bf16", "fp16")],
 )
-def test_a_format_that_a_server_makes_of_them_is_on_its_line(launcher, dtype):
+def test_a_format_that_a_server_makes_of_them_is_on_its_line(launcher, dtype) -> None:
     """And is what fits."""
     assert served(launcher, PLAIN, dtype).why == ""
     line = (
@@ -72,7 +72,7 @@ def test_a_format_that_a_server_makes_of_them_is_on_its_line(launcher, dtype):
         (GROUPS, "gptq", "int8"),
     ],
 )
-def test_a_quantised_checkpoint_is_served_in_its_own_format_only(model, own, dtype):
+def test_a_quantised_checkpoint_is_served_in_its_own_format_only(model, own, dtype) -> None:
     """673 GB of fp8 do not become awq on eight H100: vLLM ends with a mismatch, after they were
     bought.
     """
@@ -89,7 +89,7 @@ def test_a_quantised_checkpoint_is_served_in_its_own_format_only(model, own, dty
 
 @pytest.mark.parametrize("dtype", ["", "fp8", "bf16"])
 @pytest.mark.parametrize("launcher", sorted(fit.MAKES))
-def test_how_a_checkpoint_is_quantised_is_left_to_itself(launcher, dtype):
+def test_how_a_checkpoint_is_quantised_is_left_to_itself(launcher, dtype) -> None:
     """A method's flag must match the checkpoint's own word: compressed-tensors, modelopt and fbgemm
     are fp8 too.
     """
@@ -104,7 +104,7 @@ def test_how_a_checkpoint_is_quantised_is_left_to_itself(launcher, dtype):
 
 
 @pytest.mark.parametrize("launcher", ["vllm", "sglang"])
-def test_a_quantisation_that_the_user_gives_as_a_flag_is_theirs(launcher):
+def test_a_quantisation_that_the_user_gives_as_a_flag_is_theirs(launcher) -> None:
     """New methods appear each month."""
     assert served(launcher, PLAIN, args=(("quantization", "w8a8_int8"),)).why == ""
     assert served(launcher, PLAIN, args=(("quantization", "torchao"),)) == fit.Fit()
@@ -114,7 +114,7 @@ def test_a_quantisation_that_the_user_gives_as_a_flag_is_theirs(launcher):
     ("launcher", "remedy"),
     [("ollama", "as in llama3.1:8b"), ("llama.cpp", "as in OWNER/NAME-GGUF")],
 )
-def test_a_repository_without_gguf_files_is_said(launcher, remedy):
+def test_a_repository_without_gguf_files_is_said(launcher, remedy) -> None:
     """Of a model that is not known nothing is said."""
     (line,) = fit.unchecked(Workload((Task(launcher=launcher, model=PLAIN),)))
     assert (
@@ -128,7 +128,7 @@ def test_a_repository_without_gguf_files_is_said(launcher, remedy):
 
 @pytest.mark.parametrize("launcher", ["vllm", "sglang", "tgi", "ollama", "llama.cpp"])
 @pytest.mark.parametrize("size", ["70b", "1.5B", "350m"])
-def test_a_size_is_no_model_to_serve(launcher, size):
+def test_a_size_is_no_model_to_serve(launcher, size) -> None:
     """`vllm serve 70b` finds no such repository; a training run is only judged by it."""
     (problem,) = check(Workload((Task(launcher=launcher, model=size),)), 1, "private")
     assert (problem.path, problem.found) == ("workload.model", repr(size))
@@ -139,7 +139,7 @@ def test_a_size_is_no_model_to_serve(launcher, size):
 
 
 @pytest.mark.parametrize("task", [{"args": (("num_ctx", 8_192),)}, {"command": "--num-ctx 8192"}])
-def test_flags_for_ollama_are_refused(task):
+def test_flags_for_ollama_are_refused(task) -> None:
     """It has none, so they were dropped without a word."""
     with pytest.raises(SpecError, match="takes no flags.*OLLAMA_KV_CACHE_TYPE"):
         program(
@@ -151,7 +151,7 @@ def test_flags_for_ollama_are_refused(task):
     ("launcher", "command"),
     [("vllm", ""), ("llama.cpp", ""), ("torchrun", "train.py"), ("comfyui", "")],
 )
-def test_gpus_that_a_launcher_would_not_see_are_refused(launcher, command):
+def test_gpus_that_a_launcher_would_not_see_are_refused(launcher, command) -> None:
     """TP2 of two GPUs, of which one is hidden, ends at its start; a command without a launcher
     counts for itself.
     """
@@ -166,7 +166,7 @@ def test_gpus_that_a_launcher_would_not_see_are_refused(launcher, command):
     assert check(Workload((task._replace(launcher="", command="python x.py"),)), 1, "private") == []
 
 
-def test_copies_of_a_mixture_cut_its_experts_over_all_their_gpus():
+def test_copies_of_a_mixture_cut_its_experts_over_all_their_gpus() -> None:
     """Twelve blocks of 128: TP4 x 2 copies cuts them into eight, which fails as TP8 does; stages
     and copies of TP2 x 2 do not.
     """

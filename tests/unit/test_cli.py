@@ -13,6 +13,7 @@ from providers.engine.runtime.world import open_world
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
 from tests.unit.cli_rig import own_home, run  # noqa: F401
+from typing import Never
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ from tests.unit.cli_rig import own_home, run  # noqa: F401
         (("run", "L4:1", "--keep=yes"), "--keep: wanted no value, found 'yes'"),
     ],
 )
-def test_a_wrong_question_is_one_clean_line_and_exit_code_2(capsys, arguments, said):
+def test_a_wrong_question_is_one_clean_line_and_exit_code_2(capsys, arguments, said) -> None:
     """What a user gets wrong is said on stderr: wanted, found, what to do; nothing on stdout, exit
     code 2.
     """
@@ -60,7 +61,7 @@ class _World:
     offers = table(())
     has_journal = False
 
-    def __init__(self, answer):
+    def __init__(self, answer) -> None:
         self.answer = answer
 
     def adapter(self, provider):
@@ -71,7 +72,7 @@ class _World:
     def check(self):
         return self.answer
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
@@ -95,7 +96,9 @@ class _World:
         (NotConfigured("no project", provider="gcp"), 1),
     ],
 )
-def test_check_is_exit_code_1_when_the_provider_is_not_usable(capsys, monkeypatch, answer, code):
+def test_check_is_exit_code_1_when_the_provider_is_not_usable(
+    capsys, monkeypatch, answer, code
+) -> None:
     """Each finding is a line with what to do; missing or refused things, or none configured, give
     exit code 1.
     """
@@ -108,27 +111,27 @@ def test_check_is_exit_code_1_when_the_provider_is_not_usable(capsys, monkeypatc
     assert run(capsys, "check", "gcp", "--json")[1].startswith("[{")
 
 
-def test_an_interrupt_is_one_line_and_130(capsys, monkeypatch):
+def test_an_interrupt_is_one_line_and_130(capsys, monkeypatch) -> None:
     """Ctrl-C ends a command with one line."""
 
-    def interrupted(*_, **__):
+    def interrupted(*_, **__) -> Never:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("providers.api.plan", interrupted)
     assert run(capsys, "plan", "H100:8") == (130, "", "gpus: interrupted\n")
 
 
-def test_an_unreadable_file_is_a_line(capsys, monkeypatch):
+def test_an_unreadable_file_is_a_line(capsys, monkeypatch) -> None:
     """A failure of the machine is said without a traceback."""
 
-    def unreadable(*_, **__):
+    def unreadable(*_, **__) -> Never:
         raise PermissionError(13, "Permission denied", "catalog.csv")
 
     monkeypatch.setattr("providers.api.plan", unreadable)
     assert run(capsys, "plan", "H100:8") == (2, "", "gpus: Permission denied: catalog.csv\n")
 
 
-def test_whoever_stops_reading_gets_no_complaint():
+def test_whoever_stops_reading_gets_no_complaint() -> None:
     """`gpus plan ... | head -1` ends quietly."""
     command = [sys.executable, "-m", "providers.cli", "plan", "T4", "--json"]
     process = subprocess.Popen(
@@ -155,7 +158,7 @@ def test_whoever_stops_reading_gets_no_complaint():
         ("check", "gcp", "--world", "live"),
     ],
 )
-def test_answers_fit_96_columns(capsys, monkeypatch, arguments):
+def test_answers_fit_96_columns(capsys, monkeypatch, arguments) -> None:
     """Tables give way, notes are broken at spaces; only a word that is longer than that (an
     address) is left whole.
     """
@@ -168,7 +171,7 @@ def test_answers_fit_96_columns(capsys, monkeypatch, arguments):
     assert not any("gcp: gcp:" in line or "aws: wanted" in line for line in lines)
 
 
-def test_nothing_held_and_unknown_names_say_what_to_do(capsys, monkeypatch, tmp_path):
+def test_nothing_held_and_unknown_names_say_what_to_do(capsys, monkeypatch, tmp_path) -> None:
     """An empty list, and a name that nothing bears, say how to get something."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     code, out, _ = run(capsys, "ps")
@@ -181,7 +184,9 @@ def test_nothing_held_and_unknown_names_say_what_to_do(capsys, monkeypatch, tmp_
 
 
 @pytest.mark.parametrize("stack", ["nobody", "organization/project/nobody"])
-def test_list_of_a_stack_that_nobody_knows_fails_and_names_those_there_are(capsys, tmp_path, stack):
+def test_list_of_a_stack_that_nobody_knows_fails_and_names_those_there_are(
+    capsys, tmp_path, stack
+) -> None:
     """Of the project's files and of this machine's journal; one that has a file and nothing running
     is an answer.
     """
@@ -201,7 +206,7 @@ def test_list_of_a_stack_that_nobody_knows_fails_and_names_those_there_are(capsy
     assert "there are: dev, gone" in run(capsys, "ps", "-s", stack)[2]
 
 
-def test_list_of_an_unknown_stack_outside_a_project_fails_too(capsys):
+def test_list_of_an_unknown_stack_outside_a_project_fails_too(capsys) -> None:
     """Nothing is known there."""
     code, _, err = run(capsys, "ps", "-s", "dev")
     assert code == 2 and "found 'dev'; there are: none" in err
@@ -223,7 +228,7 @@ def test_list_of_an_unknown_stack_outside_a_project_fails_too(capsys):
         ("release", "a", "\udcff"),
     ],
 )
-def test_argument_that_is_no_text_is_refused(capsys, words):
+def test_argument_that_is_no_text_is_refused(capsys, words) -> None:
     """Wherever it stands; only the names of files to copy, and another program's arguments, are
     what they are.
     """
@@ -243,13 +248,13 @@ def test_argument_that_is_no_text_is_refused(capsys, words):
         ("ssh", "box", "--", "\udcff"),
     ],
 )
-def test_names_of_files_and_words_of_another_program_need_not_be_text(capsys, words):
+def test_names_of_files_and_words_of_another_program_need_not_be_text(capsys, words) -> None:
     """What is wrong with these is something else."""
     code, _, err = run(capsys, *words)
     assert code != 0 and "UTF-8" not in err
 
 
-def test_a_run_that_cannot_begin_buys_nothing(capsys, monkeypatch, tmp_path):
+def test_a_run_that_cannot_begin_buys_nothing(capsys, monkeypatch, tmp_path) -> None:
     """A file to be copied that is not there, and a cap under every price: said before anything is
     asked for, with what would do.
     """

@@ -5,7 +5,7 @@ import json
 from tests.unit.cli_rig import own_home, run  # noqa: F401
 
 
-def test_offers_are_sorted_by_price_and_unknown_prices_come_last(capsys):
+def test_offers_are_sorted_by_price_and_unknown_prices_come_last(capsys) -> None:
     """`gpus offers --json` lists known prices ascending, then those without one, of every provider."""
     code, out, _ = run(capsys, "offers", "H200:8", "--json")
     prices = [offer["price_usd_per_hour"] for offer in json.loads(out)]
@@ -18,7 +18,7 @@ def test_offers_are_sorted_by_price_and_unknown_prices_come_last(capsys):
     assert {"gcp", "aws", "modal"} <= {offer["provider"] for offer in json.loads(out)}
 
 
-def test_offers_can_be_narrowed(capsys):
+def test_offers_can_be_narrowed(capsys) -> None:
     """`--spot`, `--provider` and `--region` narrow; a bare name means any count."""
     offers = json.loads(
         run(
@@ -39,7 +39,7 @@ def test_offers_can_be_narrowed(capsys):
     assert len({offer["gpu_count"] for offer in offers}) > 1
 
 
-def test_hardware_shows_dense_peaks_with_sources(capsys):
+def test_hardware_shows_dense_peaks_with_sources(capsys) -> None:
     """`gpus hardware` has a row for each name asked, with a source for each; all that are known
     without names.
     """
@@ -50,7 +50,7 @@ def test_hardware_shows_dense_peaks_with_sources(capsys):
     assert len(json.loads(run(capsys, "hardware", "--json")[1])) > 50
 
 
-def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkeypatch):
+def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkeypatch) -> None:
     """A provider whose market never answers is a line after its deadline; every other one stands in
     the table, all in one.
     """
@@ -66,7 +66,7 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
     class Hung:
         name, world = "hung", "rehearsal"
 
-        def offers(self):
+        def offers(self) -> None:
             released.wait(300)
 
     real = registry.manifests()
@@ -85,7 +85,7 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
     assert "hung: could not be looked at" in err and "no answer within" in err
 
 
-def test_offers_name_the_rule_of_what_is_never_bought(capsys):
+def test_offers_name_the_rule_of_what_is_never_bought(capsys) -> None:
     """What the cloud does not sell so, what cannot be ordered, and what has no price stand in the
     table with the rule.
     """

@@ -8,7 +8,7 @@ from providers.cli import stackfile
 from tests.unit.cli_rig import own_home, run  # noqa: F401
 
 
-def test_plan_json_is_one_object_with_candidates_and_rejections(capsys):
+def test_plan_json_is_one_object_with_candidates_and_rejections(capsys) -> None:
     """`gpus plan --json` answers candidates in order, each within the cap, and every other offer as
     a rejection.
     """
@@ -38,7 +38,7 @@ def test_plan_json_is_one_object_with_candidates_and_rejections(capsys):
     )
 
 
-def test_plan_text_and_markdown_name_the_chosen_place(capsys):
+def test_plan_text_and_markdown_name_the_chosen_place(capsys) -> None:
     """Text marks the chosen row and stays within 96 columns; Markdown marks it in a table."""
     code, out, _ = run(capsys, "plan", "H100:8", "--max-price", "100")
     assert code == 0
@@ -47,7 +47,7 @@ def test_plan_text_and_markdown_name_the_chosen_place(capsys):
     assert "**chosen**" in run(capsys, "plan", "H100:8", "--markdown")[1]
 
 
-def test_nothing_acceptable_is_exit_code_1_with_the_reasons(capsys):
+def test_nothing_acceptable_is_exit_code_1_with_the_reasons(capsys) -> None:
     """A cap below everything is no error of the question: the plan is shown, the rules are named,
     exit code 1.
     """
@@ -69,13 +69,13 @@ config:
 """
 
 
-def project(tmp_path, stack=STACK):
+def project(tmp_path, stack=STACK) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "Pulumi.yaml").write_text("name: gpus\nruntime: python\nstackConfigDir: stacks\n")
     (tmp_path / "stacks" / "Pulumi.demo.yaml").write_text(stack)
 
 
-def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch):
+def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch) -> None:
     """`-s STACK` plans each cluster of the file, from any folder below the project; `--cluster`
     picks one.
     """
@@ -91,7 +91,7 @@ def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch):
     assert {candidate["gpu_type"] for candidate in answer["candidates"]} == {"L4"}
 
 
-def test_a_providers_settings_are_its_own_config(tmp_path):
+def test_a_providers_settings_are_its_own_config(tmp_path) -> None:
     """`gcp:project` of a stack's file is gcp's setting; secrets are left to Pulumi."""
     project(tmp_path, STACK + "  gcp:project: mine\n  clore:key: {secure: x}\n")
     assert stackfile.read("demo").settings == {"gcp": {"project": "mine"}}
@@ -101,7 +101,9 @@ def test_a_providers_settings_are_its_own_config(tmp_path):
     "command",
     [["plan", "-s", "demo"], ["run", "-s", "demo", "--on", "L4:1"], ["check", "-s", "demo"]],
 )
-def test_an_account_that_is_a_secret_is_refused_and_not_passed_over(capsys, tmp_path, command):
+def test_an_account_that_is_a_secret_is_refused_and_not_passed_over(
+    capsys, tmp_path, command
+) -> None:
     """What names the account must be readable, as for an up: else the environment's own account
     would be bought in.
     """
@@ -114,7 +116,7 @@ def test_an_account_that_is_a_secret_is_refused_and_not_passed_over(capsys, tmp_
     )
 
 
-def test_a_pulumi_secret_inside_a_cluster_is_refused_as_such(capsys, tmp_path):
+def test_a_pulumi_secret_inside_a_cluster_is_refused_as_such(capsys, tmp_path) -> None:
     """Told as a secret, with where such things belong; its encrypted form is not repeated."""
     project(tmp_path, STACK.replace("spot: prefer", "labels: {a: {secure: v1:abc}}"))
     code, out, err = run(capsys, "plan", "-s", "demo")
@@ -136,14 +138,14 @@ def test_a_pulumi_secret_inside_a_cluster_is_refused_as_such(capsys, tmp_path):
         ("[]", "wanted a mapping"),
     ],
 )
-def test_a_faulty_stack_file_is_said_with_its_path(capsys, tmp_path, stack, said):
+def test_a_faulty_stack_file_is_said_with_its_path(capsys, tmp_path, stack, said) -> None:
     """A fault of the stack's file is a clean line that says where it stands."""
     project(tmp_path, stack)
     code, _, err = run(capsys, "plan", "-s", "demo")
     assert code == 2 and said in err
 
 
-def test_a_stack_and_arguments_do_not_mix(capsys, tmp_path):
+def test_a_stack_and_arguments_do_not_mix(capsys, tmp_path) -> None:
     """With `-s`, arguments that the file decides are refused, each by name; an unknown stack is
     told with those that exist.
     """
@@ -154,7 +156,7 @@ def test_a_stack_and_arguments_do_not_mix(capsys, tmp_path):
     assert "there are: train, other" in run(capsys, "plan", "-s", "demo", "--cluster", "x")[2]
 
 
-def test_a_cap_that_is_too_low_says_what_would_do(capsys):
+def test_a_cap_that_is_too_low_says_what_would_do(capsys) -> None:
     """The cheapest price, and whether spot would fit."""
     err = run(capsys, "plan", "H100:8", "--max-price", "12", "--provider", "gcp")[2]
     assert (
@@ -164,7 +166,7 @@ def test_a_cap_that_is_too_low_says_what_would_do(capsys):
     assert "gpus: spot: prefer would do: from $9.71/h, gcp europe-west2-b" in err
 
 
-def test_what_no_allowed_place_sells_names_who_does(capsys):
+def test_what_no_allowed_place_sells_names_who_does(capsys) -> None:
     """Refused for the providers or regions that are allowed: the cheapest elsewhere, under the same
     cap.
     """

@@ -9,17 +9,18 @@ import pytest
 
 from providers.cli import main
 from providers.errors import shortened
+from typing import Never
 
 
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path, monkeypatch):
+def _own_home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("GPUS_PROJECT", raising=False)
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
-def no_credentials(tmp_path, monkeypatch):
+def no_credentials(tmp_path, monkeypatch) -> None:
     """No account of any cloud can be found, nor asked for on the network."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "MODAL_", "CLORE_")):
@@ -88,14 +89,16 @@ def run(capsys, *arguments):
         ),
     ],
 )
-def test_a_wrong_argument_is_one_line_of_wanted_found_and_what_to_do(capsys, arguments, said):
+def test_a_wrong_argument_is_one_line_of_wanted_found_and_what_to_do(
+    capsys, arguments, said
+) -> None:
     """No command answers a wrong argument with its usage: one line, exit code 2, nothing on stdout."""
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
     assert said in err and err.startswith("gpus: ") and err.count("\n") == 1
 
 
-def test_help_is_still_help(capsys):
+def test_help_is_still_help(capsys) -> None:
     """`--help` of a command prints its arguments and ends well."""
     with pytest.raises(SystemExit) as ended:
         main.main(["plan", "--help"])
@@ -112,7 +115,7 @@ def test_help_is_still_help(capsys):
         "~/config.json",
     ],
 )
-def test_a_config_file_that_is_not_there_is_said_to_be_missing(capsys, path):
+def test_a_config_file_that_is_not_there_is_said_to_be_missing(capsys, path) -> None:
     """What can only be a path is told as a missing file, with the folder it was looked for from; no
     hub is asked.
     """
@@ -124,7 +127,7 @@ def test_a_config_file_that_is_not_there_is_said_to_be_missing(capsys, path):
     )
 
 
-def test_a_sweep_that_could_look_at_nothing_is_no_all_clear(capsys, no_credentials):
+def test_a_sweep_that_could_look_at_nothing_is_no_all_clear(capsys, no_credentials) -> None:
     """Without any credentials nothing is counted: it is said that no cloud could be looked at, and
     why for each; exit code 1.
     """
@@ -150,7 +153,7 @@ def test_a_sweep_that_could_look_at_nothing_is_no_all_clear(capsys, no_credentia
     )
 
 
-def test_no_link_is_cut_off_in_what_check_says(capsys, no_credentials):
+def test_no_link_is_cut_off_in_what_check_says(capsys, no_credentials) -> None:
     """Every address that `gpus check` prints is whole."""
     out = " ".join(run(capsys, "check", "gcp", "--world", "live")[1].split())
     assert (
@@ -159,7 +162,7 @@ def test_no_link_is_cut_off_in_what_check_says(capsys, no_credentials):
     assert "..." not in out
 
 
-def test_what_is_too_long_is_cut_between_words():
+def test_what_is_too_long_is_cut_between_words() -> None:
     """A text that must be cut keeps whole words, so no half link is left; one word alone keeps its
     beginning.
     """
@@ -171,7 +174,7 @@ def test_what_is_too_long_is_cut_between_words():
     assert shortened("x" * 50, 20) == "x" * 17 + "..." and shortened("short", 20) == "short"
 
 
-def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys):
+def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys) -> None:
     """No command is no mistake: the help is shown, exit code 0; so is the version."""
     assert main.main([]) == 0 and "commands:" in capsys.readouterr().out
     assert main.main(["--version"]) == 0 and capsys.readouterr().out.startswith("gpus 0.")
@@ -194,14 +197,14 @@ def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys):
 )
 def test_a_word_that_is_nearly_right_is_told_the_right_one_and_never_taken_for_it(
     capsys, arguments, meant
-):
+) -> None:
     """Commands, options and choices: the near one is named; a beginning of an option is no option."""
     assert main.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and meant in err and "--help` " in err
 
 
-def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys):
+def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys) -> None:
     """A table of twenty lines says how many more there are; `--all` and `--json` hold everything;
     by provider it is the same twenty.
     """
@@ -225,17 +228,19 @@ def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys):
 
 
 @pytest.mark.parametrize("name", ["a b!", "", "x\x1b[2J", "a/b/c/d", "../x y"])
-def test_a_watch_of_a_name_that_no_stack_can_have_ends_at_once(capsys, name):
+def test_a_watch_of_a_name_that_no_stack_can_have_ends_at_once(capsys, name) -> None:
     """Pulumi refuses such a name in every round: it is told, and not tried again for ever."""
     assert 2 == main.main(["watch", "-s", name])
     assert "--stack: wanted a stack's name of letters" in capsys.readouterr().err
 
 
-def test_a_failure_that_says_what_to_do_is_not_told_another_remedy(capsys, monkeypatch, tmp_path):
+def test_a_failure_that_says_what_to_do_is_not_told_another_remedy(
+    capsys, monkeypatch, tmp_path
+) -> None:
     """Of a file of our own whose message has the remedy already, nothing is added."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
 
-    def fail(_argv):
+    def fail(_argv) -> Never:
         raise OSError(
             5,
             "the rehearsal store cannot be used (disk I/O error); make room on its disk",

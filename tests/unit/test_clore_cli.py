@@ -12,7 +12,7 @@ from providers.errors import CloudError
 
 
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path, monkeypatch):
+def _own_home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("GPUS_PROJECT", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -25,7 +25,7 @@ def run(capsys, *arguments):
     return code, out, err
 
 
-def test_offers_of_the_market_with_host_filters(capsys):
+def test_offers_of_the_market_with_host_filters(capsys) -> None:
     """--where narrows the hosts; a refused one is listed with the figure found and the one wanted."""
     code, out, _ = run(
         capsys,
@@ -60,7 +60,7 @@ def test_offers_of_the_market_with_host_filters(capsys):
         ("pcie>=4", "'pcie'"),
     ],
 )
-def test_a_condition_that_cannot_be_read_is_one_line(capsys, where, found):
+def test_a_condition_that_cannot_be_read_is_one_line(capsys, where, found) -> None:
     """Unknown and ambiguous names, another comparison, a figure out of range: wanted, found, and
     what there is.
     """
@@ -70,7 +70,7 @@ def test_a_condition_that_cannot_be_read_is_one_line(capsys, where, found):
     assert "--where" in err
 
 
-def test_the_rehearsal_shows_orders_and_outbids_them(capsys):
+def test_the_rehearsal_shows_orders_and_outbids_them(capsys) -> None:
     """`gpus rehearse` lists what stands in the market, and a preemption is a higher bid."""
     state = State(open_store())
     state.store.set_latency("clore", "create", 0)
@@ -89,14 +89,14 @@ def test_the_rehearsal_shows_orders_and_outbids_them(capsys):
     assert not state.refuses(state.server(71010), "spot")
 
 
-def test_check_on_the_rehearsal(capsys):
+def test_check_on_the_rehearsal(capsys) -> None:
     """Market, key, wallet and fees are there."""
     code, out, _ = run(capsys, "check", "clore", "--json")
     assert {"ok"} == {line["state"] for line in json.loads(out)}
     assert 0 == code
 
 
-def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path):
+def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path) -> None:
     """The short cut of a cold plan gives what the stand-in gives over the wire, and opens nothing."""
     from providers.adapters.clore import MANIFEST
     from providers.engine.runtime.world import connected
@@ -112,7 +112,7 @@ def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["a changed server", "an order", "a planned failure", "stock"])
-def test_once_something_happened_the_market_is_asked(what):
+def test_once_something_happened_the_market_is_asked(what) -> None:
     """A change of the market, an order, or the scenario's own lines: from then on the stand-in
     answers, over the wire.
     """
@@ -146,7 +146,7 @@ def test_once_something_happened_the_market_is_asked(what):
     assert 1 == len(store.requests("marketplace"))
 
 
-def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path):
+def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path) -> None:
     """Looking for an owner's machines starts no stand-in where nothing was ever ordered."""
     from providers.adapters.clore import MANIFEST
     from providers.engine.runtime.world import connected
@@ -155,7 +155,7 @@ def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path):
     assert not (tmp_path / "home" / "rehearsal.db").exists()
 
 
-def test_live_without_a_key_connects_and_says_what_is_missing(monkeypatch):
+def test_live_without_a_key_connects_and_says_what_is_missing(monkeypatch) -> None:
     """No call is made; the key is named; with one nothing is missing."""
     from providers.adapters.clore import connect
 
@@ -167,7 +167,7 @@ def test_live_without_a_key_connects_and_says_what_is_missing(monkeypatch):
     assert "sk-1" not in repr(vars(adapter))
 
 
-def test_a_setting_that_cannot_be_read_is_told_with_its_path():
+def test_a_setting_that_cannot_be_read_is_told_with_its_path() -> None:
     """Wanted, found, and where it stands."""
     from providers.adapters.clore import connect
     from providers.errors import SpecError

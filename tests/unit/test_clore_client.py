@@ -16,9 +16,10 @@ from tests.unit.clore_rig import (
     Clock,
     bench,  # noqa: F401
 )
+from typing import Never
 
 
-def test_an_unreachable_service_is_transient_even_for_an_order(tmp_path):
+def test_an_unreachable_service_is_transient_even_for_an_order(tmp_path) -> None:
     """No connection, nothing sent."""
     bench = Bench(tmp_path)
     order = bench.order()
@@ -29,7 +30,7 @@ def test_an_unreachable_service_is_transient_even_for_an_order(tmp_path):
     bench.client.close()
 
 
-def test_every_failure_of_the_http_client_is_of_the_tree(bench, monkeypatch):
+def test_every_failure_of_the_http_client_is_of_the_tree(bench, monkeypatch) -> None:
     """Whatever httpx raises: nothing sent is transient, anything else is unknown for an order and
     transient for a look.
     """
@@ -50,7 +51,7 @@ def test_every_failure_of_the_http_client_is_of_the_tree(bench, monkeypatch):
     }
     for kind in kinds:
 
-        def fail(*arguments, kind=kind, **rest):
+        def fail(*arguments, kind=kind, **rest) -> Never:
             raise kind.__new__(kind)
 
         monkeypatch.setattr(bench.client._http, "request", fail)
@@ -62,7 +63,7 @@ def test_every_failure_of_the_http_client_is_of_the_tree(bench, monkeypatch):
             bench.client.create_order({}, token="t", server=1, capacity="spot")
 
 
-def test_a_proxy_variable_that_cannot_be_used_is_one_line(tmp_path, monkeypatch):
+def test_a_proxy_variable_that_cannot_be_used_is_one_line(tmp_path, monkeypatch) -> None:
     """It is told as unreachable, not as a crash."""
     monkeypatch.setenv("ALL_PROXY", "nonsense://x")
     gate = Gate(tmp_path / "pace", LIVE_PACE, Clock(), lambda seconds: None)
@@ -71,7 +72,7 @@ def test_a_proxy_variable_that_cannot_be_used_is_one_line(tmp_path, monkeypatch)
     assert "unreachable" == caught.value.code
 
 
-def test_the_pace_is_kept_across_clients(bench):
+def test_the_pace_is_kept_across_clients(bench) -> None:
     """Two clients of one key, as in two processes, never call within a second of each other, nor
     order within five.
     """
@@ -87,7 +88,7 @@ def test_the_pace_is_kept_across_clients(bench):
     assert not [request for request in bench.store.requests() if request.status == 429]
 
 
-def test_the_market_needs_no_key_and_waits_for_no_turn(tmp_path):
+def test_the_market_needs_no_key_and_waits_for_no_turn(tmp_path) -> None:
     """Offers are listed without a key; buying says what is missing; nothing of an owner is looked
     for.
     """
@@ -104,7 +105,7 @@ def test_the_market_needs_no_key_and_waits_for_no_turn(tmp_path):
     bench.server.close()
 
 
-def test_a_refused_key_is_bad_credentials(tmp_path):
+def test_a_refused_key_is_bad_credentials(tmp_path) -> None:
     """Code 3 for a wrong key, 403 from the front: the provider is blocked, and the way out is
     named.
     """
@@ -120,7 +121,7 @@ def test_a_refused_key_is_bad_credentials(tmp_path):
     bench.server.close()
 
 
-def test_a_check_without_an_answer_says_what_was_not_read_and_what_to_do_once(bench):
+def test_a_check_without_an_answer_says_what_was_not_read_and_what_to_do_once(bench) -> None:
     """A failure that may pass names what was not read and the command; one whose own text says what
     to do is not followed by more.
     """
@@ -136,7 +137,7 @@ def test_a_check_without_an_answer_says_what_was_not_read_and_what_to_do_once(be
     client.close()
 
 
-def test_check_says_what_the_wallet_is_good_for(bench):
+def test_check_says_what_the_wallet_is_good_for(bench) -> None:
     """Balances with the hours they last, fees as stated, orders that nothing here made."""
     bench.up(bench.adapter.submit(bench.order()))
     bench.state.make(
@@ -156,7 +157,7 @@ def test_check_says_what_the_wallet_is_good_for(bench):
     assert "h of what runs" in lines["wallet"].found
 
 
-def test_updates_that_the_market_does_not_keep(bench):
+def test_updates_that_the_market_does_not_keep(bench) -> None:
     """Labels and ttl need no call; anything else cannot be changed on a running order."""
     bench.adapter.update(handle_of(1), {"labels": {"a": "b"}, "ttl": 3600})
     with pytest.raises(errors.Unsupported):
@@ -164,7 +165,7 @@ def test_updates_that_the_market_does_not_keep(bench):
     assert () == bench.store.requests()
 
 
-def test_a_native_id_of_another_cloud_is_refused():
+def test_a_native_id_of_another_cloud_is_refused() -> None:
     """Wanted and found in one line."""
     from providers.adapters.clore.nodes import order_of
 
@@ -174,7 +175,7 @@ def test_a_native_id_of_another_cloud_is_refused():
         order_of(Handle("clore", "projects/p/zones/z/instances/1"))
 
 
-def test_unknown_routes_and_fields_fail(bench):
+def test_unknown_routes_and_fields_fail(bench) -> None:
     """The stand-in answers code 4 for a route and code 2 for a field that the service does not
     have.
     """
@@ -186,7 +187,7 @@ def test_unknown_routes_and_fields_fail(bench):
     assert "2" == caught.value.code
 
 
-def test_every_row_of_the_table_is_dated_and_of_a_class():
+def test_every_row_of_the_table_is_dated_and_of_a_class() -> None:
     """Each code has a source, a date and the error it says; a create's lost answers are unknown
     outcomes.
     """
@@ -223,12 +224,12 @@ def test_every_row_of_the_table_is_dated_and_of_a_class():
         (404, None, "http:404"),
     ],
 )
-def test_status_content_and_code_are_all_read(status, reply, code):
+def test_status_content_and_code_are_all_read(status, reply, code) -> None:
     """A non-zero code can come with HTTP 200, a page with any status."""
     assert code == codes.code_of(status, reply)
 
 
-def test_calls_keep_their_pace_where_the_file_of_it_cannot_be_used(tmp_path):
+def test_calls_keep_their_pace_where_the_file_of_it_cannot_be_used(tmp_path) -> None:
     """Without the shared file a process still makes one call a second."""
     clock = Clock()
     gate = Gate(tmp_path / "missing" / "pace", LIVE_PACE, clock, clock.sleep)

@@ -24,7 +24,7 @@ from tests.unit.clore_rig import (
         ("error-after", {"status": 200, "code": 777}),
     ],
 )
-def test_b25_a_lost_answer_never_rents_twice(bench, fault):
+def test_b25_a_lost_answer_never_rents_twice(bench, fault) -> None:
     """Reply lost, half an answer, 502, 500 or code 1 though made: one POST, and the one order is
     found by its server.
     """
@@ -46,7 +46,7 @@ def test_b25_a_lost_answer_never_rents_twice(bench, fault):
     "fault",
     [("unavailable", {}), ("html", {}), ("http", {"status": 500}), ("http", {"status": 200})],
 )
-def test_b25_an_order_that_was_not_made_is_certain_after_a_while(bench, fault):
+def test_b25_an_order_that_was_not_made_is_certain_after_a_while(bench, fault) -> None:
     """Code 1, 500 or a web page with nothing made: unknown for the time an order may take to be
     listed, then nothing.
     """
@@ -62,7 +62,7 @@ def test_b25_an_order_that_was_not_made_is_certain_after_a_while(bench, fault):
     assert [] == bench.alive()
 
 
-def test_b25_code_zero_without_an_id_is_enough(bench):
+def test_b25_code_zero_without_an_id_is_enough(bench) -> None:
     """`{"code": 0}` names no order: it is waited for, and one that never comes is unknown at last."""
     bench.store.add_fault("clore", "create_order", "slow", 1, lag_s=45)
     ticket = bench.adapter.submit(bench.order())
@@ -71,7 +71,7 @@ def test_b25_code_zero_without_an_id_is_enough(bench):
     assert "done" == bench.up(ticket, 30).state
 
 
-def test_b25_an_accepted_order_that_is_never_listed_ends_unknown_then_settled(bench):
+def test_b25_an_accepted_order_that_is_never_listed_ends_unknown_then_settled(bench) -> None:
     """After ten minutes unlisted it is unknown to the poll and settled as nothing by its token."""
     bench.store.add_fault("clore", "create_order", "slow", 1, lag_s=1e6)
     order = bench.order()
@@ -95,7 +95,7 @@ def test_b25_an_accepted_order_that_is_never_listed_ends_unknown_then_settled(be
         ({"code": 5}, errors.RateLimited, ""),
     ],
 )
-def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope):
+def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope) -> None:
     """Codes 2 to 6 are refusals of their class and scope with the reason kept; nothing was made and
     nothing need be looked for.
     """
@@ -111,7 +111,7 @@ def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope):
     assert 1 == len(bench.posts())
 
 
-def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench):
+def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench) -> None:
     """Somebody was faster: the reason is kept, and a few seconds without an order on the key are
     enough to go on.
     """
@@ -129,7 +129,7 @@ def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench):
     assert 1 == len(bench.posts())
 
 
-def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench):
+def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench) -> None:
     """The second delivery finds the server rented, by the first: the one order is found once it
     shows the mark, and no other is sent.
     """
@@ -147,7 +147,7 @@ def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench):
     assert 1 == len(bench.posts())
 
 
-def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(bench):
+def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(bench) -> None:
     """An order of the same key on that server, without our mark, is never ours after a refusal."""
     bench.store.add_fault(
         "clore", "create_order", "http", 1, status=200, reason="server-already-rented"
@@ -171,7 +171,7 @@ def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(benc
     }
 
 
-def test_b25_an_unknown_code_is_an_unknown_outcome(bench):
+def test_b25_an_unknown_code_is_an_unknown_outcome(bench) -> None:
     """A code that no table knows is Unclassified, and looked for like a lost answer."""
     bench.store.add_fault("clore", "create_order", "http", 1, status=200, reason="moon-phase")
     order = bench.order()
@@ -181,14 +181,14 @@ def test_b25_an_unknown_code_is_an_unknown_outcome(bench):
     assert bench.adapter.resume(order) is None
 
 
-def test_an_order_that_was_never_sent_is_none_at_once(bench):
+def test_an_order_that_was_never_sent_is_none_at_once(bench) -> None:
     """Without an intent there was no POST: nothing is asked."""
     before = len(bench.store.requests())
     assert bench.adapter.resume(Order(MARK, "never", (), (), Setup(), 1)) is None
     assert before == len(bench.store.requests())
 
 
-def test_a_failure_before_the_order_is_transient_and_leaves_no_intent(bench):
+def test_a_failure_before_the_order_is_transient_and_leaves_no_intent(bench) -> None:
     """The list cannot be read: nothing is sent, and the token is settled."""
     bench.store.add_fault("clore", "my_orders", "html", 1)
     order = bench.order()

@@ -51,7 +51,7 @@ B06 = (
 )
 
 
-def test_b06_a_model_matches_whole_or_not_at_all():
+def test_b06_a_model_matches_whole_or_not_at_all() -> None:
     """An ask for L40, RTX-4090 or A10 finds no L40S, 4090 D or A100, and H100 x 8 finds the 79 GB
     report.
     """
@@ -61,7 +61,7 @@ def test_b06_a_model_matches_whole_or_not_at_all():
     assert {1} == offered(found, "L40S", 2)
 
 
-def test_b06_counts_that_disagree_are_never_rented():
+def test_b06_counts_that_disagree_are_never_rented() -> None:
     """Prefix and array must agree; one alone is enough."""
     found = listing(*B06)
     assert {5} == offered(found, "RTX-3090", 1)
@@ -70,7 +70,7 @@ def test_b06_counts_that_disagree_are_never_rented():
     ]
 
 
-def test_every_name_is_the_catalog_s():
+def test_every_name_is_the_catalog_s() -> None:
     """Each name of this market's table is a canonical name of the catalog, with its nominal memory."""
     for models in names.spellings().values():
         for model in models:
@@ -78,7 +78,7 @@ def test_every_name_is_the_catalog_s():
             assert model.memory_gb == catalog.nominal_memory_gib(model.name)
 
 
-def test_every_spelling_means_to_the_catalog_what_it_means_here():
+def test_every_spelling_means_to_the_catalog_what_it_means_here() -> None:
     """Where the catalog knows a text of this market, it names one of the same models."""
     for spelling, models in names.spellings().items():
         known = catalog.canonical(spelling)
@@ -110,13 +110,13 @@ def test_every_spelling_means_to_the_catalog_what_it_means_here():
         ("", 24, None),
     ],
 )
-def test_b04_texts_of_the_market(text, ram, name):
+def test_b04_texts_of_the_market(text, ram, name) -> None:
     """Form factor, generation and memory decide; what is not a known whole is unknown."""
     found = figures.gpus(server(gpu=text, array=None, ram=ram))
     assert name == (None if isinstance(found, str) else found.model.name)
 
 
-def test_b08_a_report_a_little_under_the_nominal_size_fits():
+def test_b08_a_report_a_little_under_the_nominal_size_fits() -> None:
     """79 GB is an 80 GB card, 40 GB is not."""
     assert {1} == offered(
         listing(
@@ -128,20 +128,20 @@ def test_b08_a_report_a_little_under_the_nominal_size_fits():
     )
 
 
-def test_a_mixed_rig_matches_no_model():
+def test_a_mixed_rig_matches_no_model() -> None:
     """Cards of several models make a host that is refused, with the models named."""
     found = listing(server(array=["RTX 4090", "RTX 3090"]))
     assert () == found.offers
     assert "a mixed rig: RTX 3090, RTX 4090" == found.refused[0].reason
 
 
-def test_text_and_array_of_different_models_are_refused():
+def test_text_and_array_of_different_models_are_refused() -> None:
     """Where text and array name unlike models, neither is believed."""
     assert "says" in listing(server(array=["RTX 3090", "RTX 3090"])).refused[0].reason
 
 
 @pytest.mark.parametrize("partial", [True, {"total_gpus": 2, "available_gpus": 1}])
-def test_a_server_rented_by_parts_is_refused(partial):
+def test_a_server_rented_by_parts_is_refused(partial) -> None:
     """Fewer GPUs are free than are listed, or nobody says how many."""
     assert "rented by parts" in listing(server(partial_gpu_rental=partial)).refused[0].reason
     assert {1} == offered(
@@ -149,7 +149,7 @@ def test_a_server_rented_by_parts_is_refused(partial):
     )
 
 
-def test_b14_prices_are_per_day_and_the_fee_stands_apart():
+def test_b14_prices_are_per_day_and_the_fee_stands_apart() -> None:
     """$12 a day is $0.50 an hour, and the renter's 5 % come on top."""
     price = {
         "on_demand": {"bitcoin": 0.00029, "CLORE-Blockchain": 60, "USD-Blockchain": 12.0},
@@ -160,7 +160,7 @@ def test_b14_prices_are_per_day_and_the_fee_stands_apart():
     assert "listed 12 USD-Blockchain/day = $0.5000/h + renter's fee 5 % $0.0250/h" == offer.parts
 
 
-def test_b14_a_coin_without_a_rate_has_no_price():
+def test_b14_a_coin_without_a_rate_has_no_price() -> None:
     """Bitcoin alone, with no quote, is unknown: neither dollars nor cheap."""
     price = {
         "on_demand": {"bitcoin": 0.00029, "CLORE-Blockchain": 60},
@@ -177,7 +177,7 @@ def test_b14_a_coin_without_a_rate_has_no_price():
     assert 1_205_313 == known.node_micro_usd
 
 
-def test_a_quote_far_from_the_dollar_price_is_no_rate():
+def test_a_quote_far_from_the_dollar_price_is_no_rate() -> None:
     """A listing whose own quotes disagree by more than a third has no price in that coin."""
     price = {
         "on_demand": {"bitcoin": 0.0001, "USD-Blockchain": 12.0},
@@ -190,7 +190,7 @@ def test_a_quote_far_from_the_dollar_price_is_no_rate():
     assert 481_250 == offer.node_micro_usd
 
 
-def test_only_coins_that_a_server_takes_can_pay():
+def test_only_coins_that_a_server_takes_can_pay() -> None:
     """An amount in a coin that is not allowed is no price."""
     found = listing(server(allowed_coins=["CLORE-Blockchain"]))
     assert {"no price in a coin that it takes"} == {offer.restriction for offer in found.offers}
@@ -207,13 +207,13 @@ def test_only_coins_that_a_server_takes_can_pay():
         {"spot": {"USD-Blockchain": 3.0}, "usd": {"spot": 0}},
     ],
 )
-def test_b13_a_spot_price_of_zero_or_none_is_no_spot(price):
+def test_b13_a_spot_price_of_zero_or_none_is_no_spot(price) -> None:
     """Such a server is offered on demand alone."""
     found = listing(server(price={"on_demand": {"USD-Blockchain": 12.0}, **price}))
     assert ["on-demand"] == [offer.capacity for offer in found.offers]
 
 
-def test_b13_both_prices_are_shown_where_there_are_both():
+def test_b13_both_prices_are_shown_where_there_are_both() -> None:
     """On demand and spot are two offers, with the fee of each."""
     found = listing(server())
     assert {"on-demand": 525_000, "spot": 253_125} == {
@@ -221,7 +221,7 @@ def test_b13_both_prices_are_shown_where_there_are_both():
     }
 
 
-def test_rented_hosts_and_those_that_do_not_say_are_refused():
+def test_rented_hosts_and_those_that_do_not_say_are_refused() -> None:
     """Free is only what says that it is."""
     found = listing(server(1, rented=True), server(2, rented=None))
     assert {"rented", "does not say that it is free"} == {
@@ -229,7 +229,7 @@ def test_rented_hosts_and_those_that_do_not_say_are_refused():
     }
 
 
-def test_each_refused_host_has_its_reason():
+def test_each_refused_host_has_its_reason() -> None:
     """A filter names the figure found and the one wanted; a figure not stated does not pass."""
     options = read({"reliability": 0.98, "cuda": "12.4", "down_mbps": 500}, OPEN)
     good = {"reliability": 0.99, "cuda_version": "12.8"}
@@ -249,7 +249,7 @@ def test_each_refused_host_has_its_reason():
     ] == [refusal.reason for refusal in found.refused]
 
 
-def test_servers_can_be_included_and_excluded():
+def test_servers_can_be_included_and_excluded() -> None:
     """include_servers is all that is considered; exclude_servers never is."""
     both = (server(1), server(2))
     assert {1} == offered(
@@ -273,14 +273,14 @@ def test_servers_can_be_included_and_excluded():
         {"id": 1.5, "specs": {"gpu": "1x NVIDIA L4"}},
     ],
 )
-def test_one_odd_listing_is_one_refused_host(odd):
+def test_one_odd_listing_is_one_refused_host(odd) -> None:
     """Whatever stands in the list, the others are read."""
     found = listing(odd, server(9))
     assert {9} == offered(found, "RTX-4090", 2)
     assert 1 == len(found.refused)
 
 
-def test_odd_figures_do_not_break_a_listing():
+def test_odd_figures_do_not_break_a_listing() -> None:
     """Ram as text, half an hour of mrl, a PCIe revision with a fraction: the figures are lost or
     kept, the host is read.
     """
@@ -298,7 +298,7 @@ def test_odd_figures_do_not_break_a_listing():
     assert Decimal("97.5735") == figures.disk_gb(specs["disk"])
 
 
-def test_offers_of_the_rehearsal_market_are_unique_and_priced():
+def test_offers_of_the_rehearsal_market_are_unique_and_priced() -> None:
     """The made-up market gives offers with unique ids; every one that is not restricted has a
     price, spot under on demand.
     """
@@ -312,7 +312,7 @@ def test_offers_of_the_rehearsal_market_are_unique_and_priced():
             assert micro < price[name.removesuffix("spot") + "on-demand"]
 
 
-def test_options_name_every_fault():
+def test_options_name_every_fault() -> None:
     """All problems at once, each with its path; nothing is guessed."""
     found = problems(
         {
@@ -329,7 +329,7 @@ def test_options_name_every_fault():
     }
 
 
-def test_options_are_read_from_text_as_from_types():
+def test_options_are_read_from_text_as_from_types() -> None:
     """A stack's configuration knows only text."""
     text = read(
         {
@@ -353,7 +353,7 @@ def test_options_are_read_from_text_as_from_types():
     assert ("CLORE-Blockchain", "USD-Blockchain") == text.pay_with
 
 
-def test_env_needs_trust_in_the_marketplace():
+def test_env_needs_trust_in_the_marketplace() -> None:
     """No value goes to a stranger's machine unless the spec says that its owner may read it; the
     value is never named.
     """
@@ -410,7 +410,7 @@ FIGURES = (
     ids=lambda value: str(value)[:8],
 )
 @pytest.mark.parametrize("path", FIGURES)
-def test_a_host_whose_figure_cannot_be_is_one_refused_row(path, huge):
+def test_a_host_whose_figure_cannot_be_is_one_refused_row(path, huge) -> None:
     """Counted and named in a line, in no time; every other host is offered as before."""
     value = f"16/{huge}" if path == "specs/cpus" else huge
     begun = time.process_time()
@@ -429,7 +429,7 @@ def test_a_host_whose_figure_cannot_be_is_one_refused_row(path, huge):
     "odd", [None, True, "", "x16", {}, [], [[]], {"a": 1}, "unknown"], ids=repr
 )
 @pytest.mark.parametrize("path", FIGURES)
-def test_a_figure_that_is_none_is_unknown(path, odd):
+def test_a_figure_that_is_none_is_unknown(path, odd) -> None:
     """A host that does not state a figure is refused where it is asked for, and by no other rule;
     nothing raises.
     """
@@ -443,7 +443,7 @@ def test_a_figure_that_is_none_is_unknown(path, odd):
     )
 
 
-def test_whatever_a_host_says_the_others_are_offered():
+def test_whatever_a_host_says_the_others_are_offered() -> None:
     """Nests, long texts and control characters in any place cost that host its row, in no time, and
     reach no line raw.
     """

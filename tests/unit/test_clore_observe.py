@@ -8,7 +8,7 @@ from providers.model.machine import RUNNING, STARTING, Setup
 from tests.unit.clore_rig import bench  # noqa: F401
 
 
-def test_b31_ports_are_read_in_both_shapes():
+def test_b31_ports_are_read_in_both_shapes() -> None:
     """A list of pairs or a mapping; the first host; nothing yet is not ready, never port 22."""
     row = {
         "pub_cluster": ["n1.x", "n2.x"],
@@ -30,7 +30,7 @@ def test_b31_ports_are_read_in_both_shapes():
     assert ({8000: 10001}, False) == (orders.ports(row), orders.is_up(row))
 
 
-def test_b31_a_container_without_ports_is_waited_for_until_the_deadline(bench):
+def test_b31_a_container_without_ports_is_waited_for_until_the_deadline(bench) -> None:
     """Not ready yet is waiting; past the deadline it is half made, and the stage is named."""
     bench.store.add_fault("clore", "create_order", "slow", 1, seconds=1e6)
     ticket = bench.adapter.submit(bench.order())
@@ -45,7 +45,7 @@ def test_b31_a_container_without_ports_is_waited_for_until_the_deadline(bench):
     assert ticket.handles == caught.value.handles
 
 
-def test_an_order_that_ends_before_it_is_up_is_gone(bench):
+def test_an_order_that_ends_before_it_is_up_is_gone(bench) -> None:
     """The host ended it: the next server is tried, nothing is left."""
     bench.store.add_fault("clore", "create_order", "op-error", 1)
     order = bench.order()
@@ -56,7 +56,7 @@ def test_an_order_that_ends_before_it_is_up_is_gone(bench):
     assert bench.adapter.resume(order) is None
 
 
-def test_a_row_of_the_completed_list_ended_unless_it_says_otherwise():
+def test_a_row_of_the_completed_list_ended_unless_it_says_otherwise() -> None:
     """Whether that list holds standing orders too is not documented: what it says of itself
     decides, silence is an end.
     """
@@ -65,7 +65,7 @@ def test_a_row_of_the_completed_list_ended_unless_it_says_otherwise():
     assert not orders.has_ended(orders.from_completed({"id": 1, "expired": False}))
 
 
-def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path):
+def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path) -> None:
     """Without one it is refused; with one the web port is mapped, its address is told, and the
     token is in no record.
     """
@@ -82,7 +82,7 @@ def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path):
     )
 
 
-def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench):
+def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench) -> None:
     """A reply without rows, a web page, a rate limit: errors, never gone."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
     for kind, settings, error in (
@@ -101,7 +101,7 @@ def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench):
     ["1e99999", "9" * 400, "inf", float("nan"), 1e300, -1, 65_536, "22.5"],
     ids=lambda value: str(value)[:8],
 )
-def test_a_port_that_cannot_be_is_left_out_at_once(huge):
+def test_a_port_that_cannot_be_is_left_out_at_once(huge) -> None:
     """Numbers of an order have bounds, too: a port, a time, a state."""
     assert {22: 1277} == orders.ports({"tcp_ports": ["22:1277", f"23:{huge}", f"{huge}:24"]})
     assert {22: 1277} == orders.ports({"tcp_ports": {"22": 1277, "23": huge, str(huge): 24}})

@@ -18,7 +18,7 @@ from tests.unit.clore_rig import (
 )
 
 
-def test_an_order_is_made_found_and_ended(bench):
+def test_an_order_is_made_found_and_ended(bench) -> None:
     """One POST, found again by its server, up with ssh mapped, cancelled, gone."""
     ticket = bench.adapter.submit(bench.order())
     assert "waiting" == bench.adapter.poll(ticket).state
@@ -44,7 +44,7 @@ def test_an_order_is_made_found_and_ended(bench):
     assert [] == bench.alive()
 
 
-def test_deleting_twice_is_success(bench):
+def test_deleting_twice_is_success(bench) -> None:
     """An order that is gone already, or never was, is deleted."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
     bench.adapter.delete(ticket.handles[0])
@@ -53,7 +53,7 @@ def test_deleting_twice_is_success(bench):
     bench.adapter.delete(handle_of(99))
 
 
-def test_a_delete_that_fails_while_the_order_stands_is_an_error(bench):
+def test_a_delete_that_fails_while_the_order_stands_is_an_error(bench) -> None:
     """Only the list without the order makes a refused cancel a success."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
     bench.store.add_fault("clore", "cancel_order", "unavailable", 1)
@@ -67,7 +67,7 @@ def test_a_delete_that_fails_while_the_order_stands_is_an_error(bench):
     assert [] == bench.alive()
 
 
-def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch):
+def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch) -> None:
     """The body has the key's public half, one price guard, the mark's ports, and nothing of this
     machine's environment.
     """
@@ -94,7 +94,7 @@ def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch):
     }
 
 
-def test_an_order_takes_one_key_and_the_users_goes_first():
+def test_an_order_takes_one_key_and_the_users_goes_first() -> None:
     """The cluster's own key is sent where the user gives none; with the user's there is no login
     from here, and the manifest says so.
     """
@@ -106,7 +106,7 @@ def test_an_order_takes_one_key_and_the_users_goes_first():
     )
 
 
-def test_b13_a_spot_order_says_so_and_bids(bench):
+def test_b13_a_spot_order_says_so_and_bids(bench) -> None:
     """The bid starts at the floor; the row read back is spot."""
     ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=400_000)))
     (made,) = bench.alive()
@@ -115,7 +115,7 @@ def test_b13_a_spot_order_says_so_and_bids(bench):
     assert "spot" == bench.adapter.observe(ticket.handles)[0].capacity
 
 
-def test_b13_an_order_that_came_back_on_demand_is_not_what_was_ordered(bench):
+def test_b13_an_order_that_came_back_on_demand_is_not_what_was_ordered(bench) -> None:
     """A row with spot false is half made, with the handle to delete."""
     ticket = bench.adapter.submit(bench.order(capacity="spot"))
     with bench.store.transaction() as db:
@@ -126,7 +126,7 @@ def test_b13_an_order_that_came_back_on_demand_is_not_what_was_ordered(bench):
     assert 1 == len(caught.value.handles)
 
 
-def test_a_bid_goes_over_the_holder_s_and_never_over_the_cap(bench):
+def test_a_bid_goes_over_the_holder_s_and_never_over_the_cap(bench) -> None:
     """Another's bid is beaten by one per cent if the cap allows; else the server is too dear."""
     bench.state.bid(71001, "USD-Blockchain", 7.0)
     with pytest.raises(errors.PriceRose) as caught:
@@ -137,7 +137,7 @@ def test_a_bid_goes_over_the_holder_s_and_never_over_the_cap(bench):
     assert 7.07 == bench.alive()[0].per_day
 
 
-def test_a_bid_that_was_beaten_before_it_was_up_is_raised_up_to_the_cap(bench):
+def test_a_bid_that_was_beaten_before_it_was_up_is_raised_up_to_the_cap(bench) -> None:
     """The poll raises it; beyond the cap the order is half made."""
     ticket = bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=300_000))
     bench.clock.at += 3
@@ -150,7 +150,7 @@ def test_a_bid_that_was_beaten_before_it_was_up_is_raised_up_to_the_cap(bench):
     assert "outbid" == caught.value.code
 
 
-def test_an_outbid_rental_is_preempted(bench):
+def test_an_outbid_rental_is_preempted(bench) -> None:
     """Paused or gone, a spot order that another holds now was taken back; once deleted it is gone."""
     ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot")))
     bench.state.bid(71001, "USD-Blockchain", 9.0)
@@ -162,14 +162,14 @@ def test_an_outbid_rental_is_preempted(bench):
     assert GONE == bench.adapter.observe(ticket.handles)[0].status
 
 
-def test_an_on_demand_order_ends_with_its_longest_rental(bench):
+def test_an_on_demand_order_ends_with_its_longest_rental(bench) -> None:
     """After mrl hours it ended by its own limit."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
     bench.clock.at += 720 * 3_600
     assert "ended" == bench.adapter.observe(ticket.handles)[0].status
 
 
-def test_a_rental_that_cannot_last_the_ttl_is_not_taken(bench):
+def test_a_rental_that_cannot_last_the_ttl_is_not_taken(bench) -> None:
     """mrl is a limit, so a longer ttl is refused before anything is sent."""
     with pytest.raises(errors.Unsupported) as caught:
         bench.adapter.submit(bench.order(setup=Setup(ttl_s=721 * 3_600)))
@@ -177,14 +177,14 @@ def test_a_rental_that_cannot_last_the_ttl_is_not_taken(bench):
     assert [] == bench.posts()
 
 
-def test_the_order_s_own_filters_count(bench):
+def test_the_order_s_own_filters_count(bench) -> None:
     """options.clore of the spec narrow what the settings let through."""
     with pytest.raises(errors.Unsupported) as caught:
         bench.adapter.submit(bench.order(setup=Setup(options=(("reliability", 0.999),))))
     assert "0.996" in str(caught.value)
 
 
-def test_a_price_that_rose_since_the_plan_is_not_paid(bench):
+def test_a_price_that_rose_since_the_plan_is_not_paid(bench) -> None:
     """What is listed now is compared with the plan and with the cap."""
     order = bench.order()
     bench.state.change(71001, price={"on_demand": {"USD-Blockchain": 13.0}})
@@ -194,7 +194,7 @@ def test_a_price_that_rose_since_the_plan_is_not_paid(bench):
     assert [] == bench.posts()
 
 
-def test_a_price_that_moves_under_the_order_is_refused_by_its_guard(bench):
+def test_a_price_that_moves_under_the_order_is_refused_by_its_guard(bench) -> None:
     """required_price makes the service refuse; its catch-all code is looked into and nothing is
     found.
     """
@@ -211,7 +211,7 @@ def test_a_price_that_moves_under_the_order_is_refused_by_its_guard(bench):
 @pytest.mark.parametrize(
     "change", [{"rented": True}, {"gpu_array": ["RTX 3090"] * 2}, {"allowed_coins": []}]
 )
-def test_a_server_that_changed_since_the_plan_is_gone(bench, change):
+def test_a_server_that_changed_since_the_plan_is_gone(bench, change) -> None:
     """Rented, other cards, no coin: the offer is gone, and nothing is sent."""
     order = bench.order()
     bench.state.change(71001, **change)
@@ -221,7 +221,7 @@ def test_a_server_that_changed_since_the_plan_is_gone(bench, change):
     assert [] == bench.posts()
 
 
-def test_a_wallet_that_cannot_pay_an_hour_is_told_before_ordering(bench):
+def test_a_wallet_that_cannot_pay_an_hour_is_told_before_ordering(bench) -> None:
     """InsufficientFunds with the balance, the coin and where to deposit; a balance that is not told
     stops nothing.
     """
@@ -235,7 +235,7 @@ def test_a_wallet_that_cannot_pay_an_hour_is_told_before_ordering(bench):
     bench.adapter.submit(bench.order())
 
 
-def test_more_than_one_node_is_refused(bench):
+def test_more_than_one_node_is_refused(bench) -> None:
     """Servers of several hosts cannot be joined."""
     with pytest.raises(errors.Unsupported):
         bench.adapter.submit(bench.order(nodes=2))

@@ -15,7 +15,7 @@ from tests.unit.clore_rig import (
 )
 
 
-def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench):
+def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench) -> None:
     """It may be a lost purchase of ours: cancel it, or say that it is known."""
     made = bench.state.make(
         71010,
@@ -37,14 +37,14 @@ def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench):
     bench.adapter.submit(bench.order(setup=Setup(options=(("claimed_orders", [made.id]),))))
 
 
-def test_another_stack_s_order_on_the_key_does_not_block(bench):
+def test_another_stack_s_order_on_the_key_does_not_block(bench) -> None:
     """Its mark says that it is this product's, whoever its owner is; another machine sees the same."""
     bench.up(bench.adapter.submit(bench.order(mark=Mark("owner-2", "other", "g", "f"))))
     bench.adapter.submit(bench.order(71002))
     assert 2 == len(bench.alive())
 
 
-def test_another_machine_knows_an_order_by_its_mark(bench):
+def test_another_machine_knows_an_order_by_its_mark(bench) -> None:
     """Owner and cluster are in the ports; the generation is not, so no clean-up of a generation
     takes it.
     """
@@ -59,14 +59,14 @@ def test_another_machine_knows_an_order_by_its_mark(bench):
     assert ["g2"] == [node.mark.generation for node in elsewhere.find("owner-1", "bench", "g2")]
 
 
-def test_an_order_in_flight_is_found_by_its_intent(bench):
+def test_an_order_in_flight_is_found_by_its_intent(bench) -> None:
     """Listed but not polled yet, it bears its full mark."""
     bench.adapter.submit(bench.order())
     bench.clock.at += 10
     assert [MARK] == [node.mark for node in bench.adapter.find("owner-1", "bench", "g1")]
 
 
-def test_a_generation_is_rewritten_here(bench):
+def test_a_generation_is_rewritten_here(bench) -> None:
     """Relabelling an adopted order changes what find answers."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
     bench.adapter.relabel(ticket.handles[0], "g9")
@@ -76,7 +76,7 @@ def test_a_generation_is_rewritten_here(bench):
         bench.adapter.relabel(handle_of(5), "g9")
 
 
-def test_a_mark_is_recognised_beside_other_ports():
+def test_a_mark_is_recognised_beside_other_ports() -> None:
     """Two ports in their own ranges, the second confirming the first; near pairs are not marks."""
     first, second = mark.ports("owner-1", "bench")
     assert mark.belongs([22, 8000, first, second], "owner-1", "bench")
@@ -88,7 +88,7 @@ def test_a_mark_is_recognised_beside_other_ports():
 
 
 @pytest.mark.parametrize("harm", ["random bytes", "a folder", "below a file"])
-def test_an_order_is_ended_without_the_memory(bench, harm):
+def test_an_order_is_ended_without_the_memory(bench, harm) -> None:
     """A cancel, its confirmation and the pace need no file: the order is gone though nothing of it
     can be read or written; buying refuses.
     """

@@ -41,7 +41,7 @@ def stream(*members):
         ("out/device", tarfile.CHRTYPE),
     ],
 )
-def test_a_stranger_writes_nothing_beside_what_was_asked_for(tmp_path, name, kind):
+def test_a_stranger_writes_nothing_beside_what_was_asked_for(tmp_path, name, kind) -> None:
     """Only plain files and folders under the name asked for are taken; the rest is refused by name,
     and nothing of it is written.
     """
@@ -54,7 +54,7 @@ def test_a_stranger_writes_nothing_beside_what_was_asked_for(tmp_path, name, kin
     assert (target / "good").stat().st_mode & 0o7777 == 0o755
 
 
-def test_nothing_that_came_is_an_error(tmp_path):
+def test_nothing_that_came_is_an_error(tmp_path) -> None:
     """An empty stream is said, not taken for an empty file."""
     assert unpacked(stream(), "out", tmp_path / "out").wrong == "nothing came"
 
@@ -151,7 +151,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_hostile_stream_is_one_printable_line_and_what_came_before_it_is_said(tmp_path, name):
+def test_a_hostile_stream_is_one_printable_line_and_what_came_before_it_is_said(
+    tmp_path, name
+) -> None:
     """Whatever a header says: no exception, no memory, nothing beside the target, and what was
     written is counted.
     """
@@ -169,7 +171,7 @@ def test_a_hostile_stream_is_one_printable_line_and_what_came_before_it_is_said(
 
 
 @pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
-def test_what_tar_sends_arrives_as_it_was(tmp_path, format):
+def test_what_tar_sends_arrives_as_it_was(tmp_path, format) -> None:
     """Long names, other scripts, empty files and folders, bytes that are no text; modes without the
     dangerous bits. Again over itself.
     """
@@ -206,7 +208,7 @@ def test_what_tar_sends_arrives_as_it_was(tmp_path, format):
     assert (tmp_path / "there" / "folder").is_dir()
 
 
-def test_a_stream_over_its_limits_is_cut_and_says_how_to_raise_them(tmp_path):
+def test_a_stream_over_its_limits_is_cut_and_says_how_to_raise_them(tmp_path) -> None:
     """Bytes and files have limits, refused members count; what arrived before stands, and is
     counted.
     """
@@ -230,7 +232,7 @@ def test_a_stream_over_its_limits_is_cut_and_says_how_to_raise_them(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["target", "folder", "file", "pipe", "dangling"])
-def test_nothing_is_written_through_a_link_of_this_machine(tmp_path, where):
+def test_nothing_is_written_through_a_link_of_this_machine(tmp_path, where) -> None:
     """A link or a pipe at the target, or below it, is refused; what it names stays as it was."""
     outside, target = tmp_path / "outside", tmp_path / "out"
     outside.mkdir()
@@ -278,7 +280,7 @@ def test_nothing_is_written_through_a_link_of_this_machine(tmp_path, where):
         ("1i", 0),
     ],
 )
-def test_a_size_as_people_write_it(text, size):
+def test_a_size_as_people_write_it(text, size) -> None:
     """Units of 1,024 with an i or a bare letter, of 1,000 with a B; 0 for what is none."""
     assert regular.bytes_of(text) == size
 
@@ -286,7 +288,7 @@ def test_a_size_as_people_write_it(text, size):
 class Sends:
     """A line to a machine that answers any command with this."""
 
-    def __init__(self, script):
+    def __init__(self, script) -> None:
         self.script = script
 
     def command(self, _asked):
@@ -305,7 +307,7 @@ class Sends:
         ("yes", "no tar stream came: a number that is none; what came before"),
     ],
 )
-def test_a_copy_that_fails_is_one_line_with_what_stands_here(tmp_path, then, words):
+def test_a_copy_that_fails_is_one_line_with_what_stands_here(tmp_path, then, words) -> None:
     """However much the machine says, and however it ends: the reason once, printable, and what was
     written before it.
     """
@@ -329,7 +331,7 @@ async def _ended(copy):
         return error
 
 
-def test_a_link_at_the_target_of_a_copy_is_refused_before_anything_is_asked(tmp_path):
+def test_a_link_at_the_target_of_a_copy_is_refused_before_anything_is_asked(tmp_path) -> None:
     """It is named; a slash at the end goes into the folder that a link names, for that was asked
     for.
     """

@@ -46,7 +46,7 @@ def lines(launcher, args=(), override=None, **task):
         ("llama.cpp", {"split-mode": "none"}, "", "TP1"),
     ],
 )
-def test_a_split_of_the_users_is_the_one_that_is_judged(launcher, args, command, split):
+def test_a_split_of_the_users_is_the_one_that_is_judged(launcher, args, command, split) -> None:
     """What it leaves out is one, as the program has it; GPUs that stay idle are said."""
     found = judged(launcher, "H100", 8, args=args, command=command)
     assert (found.why, found.verdict.split) == ("", split)
@@ -69,12 +69,12 @@ def test_a_split_of_the_users_is_the_one_that_is_judged(launcher, args, command,
         ({"pp": 40}, 64, "TP1 x PP40 has more stages than meta-llama/Llama-3.1-8B has layers (32)"),
     ],
 )
-def test_a_split_that_can_not_be_is_refused(args, count, why):
+def test_a_split_that_can_not_be_is_refused(args, count, why) -> None:
     """It would end the program at its start."""
     assert judged("vllm", "H100", count, args=args).why == why
 
 
-def test_a_split_over_fewer_gpus_than_the_model_needs_is_refused():
+def test_a_split_over_fewer_gpus_than_the_model_needs_is_refused() -> None:
     """70B in 16 bit on TP1 of eight GPUs: each copy stands on one."""
     assert judged("vllm", "H100", 8, model=LLAMA_70B).why == ""
     assert "are usable" in judged("vllm", "H100", 8, args={"dp": 8}, model=LLAMA_70B).why
@@ -92,14 +92,14 @@ def test_a_split_over_fewer_gpus_than_the_model_needs_is_refused():
         ("tgi", "cuda_memory_fraction", 0.5, 1),
     ],
 )
-def test_the_share_of_the_memory_is_the_one_on_the_line(launcher, flag, little, enough):
+def test_the_share_of_the_memory_is_the_one_on_the_line(launcher, flag, little, enough) -> None:
     """15 GiB of weights on an L4 of 22.5."""
     task = {"gpu": "L4", "count": 1, "dtype": "bf16"}
     assert "are usable" in judged(launcher, args={flag: little}, **task).why
     assert judged(launcher, args={flag: enough}, **task).why == ""
 
 
-def test_sglangs_share_is_for_weights_and_cache_alone():
+def test_sglangs_share_is_for_weights_and_cache_alone() -> None:
     """What a step works with is beside it: half of the card more than holds 15 GiB of weights,
     where vLLM's half does not.
     """
@@ -117,7 +117,7 @@ def test_sglangs_share_is_for_weights_and_cache_alone():
         ("ollama", {}, (("OLLAMA_KV_CACHE_TYPE", "q8_0"),)),
     ],
 )
-def test_the_caches_number_format_is_the_one_on_the_line(launcher, args, env):
+def test_the_caches_number_format_is_the_one_on_the_line(launcher, args, env) -> None:
     """Half the bytes for each token of the cache."""
     task = {"context": 65_536, "concurrency": 8}
     plain, small = (
@@ -129,7 +129,7 @@ def test_the_caches_number_format_is_the_one_on_the_line(launcher, args, env):
     )
 
 
-def test_layers_that_llama_cpp_leaves_to_the_machine_take_no_gpu():
+def test_layers_that_llama_cpp_leaves_to_the_machine_take_no_gpu() -> None:
     """70B in 8 bit does not go onto an L4; twenty of its eighty layers do, which is said."""
     task = {"model": LLAMA_70B, "dtype": "q8_0"}
     assert "are usable" in judged("llama.cpp", "L4", 1, **task).why
@@ -143,7 +143,7 @@ def test_layers_that_llama_cpp_leaves_to_the_machine_take_no_gpu():
         assert "are usable" in judged("llama.cpp", "L4", 1, args={"ngl": all_of_them}, **task).why
 
 
-def test_experts_that_stay_whole_are_not_cut():
+def test_experts_that_stay_whole_are_not_cut() -> None:
     """Twelve blocks of 128 are the experts' width: TP8 of the attention goes with expert
     parallelism only.
     """
@@ -168,7 +168,7 @@ def test_experts_that_stay_whole_are_not_cut():
         ("ollama", {"args": (("max-model-len", 5),)}, (64, 64)),
     ],
 )
-def test_numbers_are_read_as_the_program_reads_them(launcher, task, wanted):
+def test_numbers_are_read_as_the_program_reads_them(launcher, task, wanted) -> None:
     """vLLM knows k and K; Ollama is told by its environment."""
     found = settled(Task(launcher=launcher, context=64, concurrency=64, **task))
     assert (found.context, found.concurrency) == wanted
@@ -178,7 +178,7 @@ def test_numbers_are_read_as_the_program_reads_them(launcher, task, wanted):
     ("launcher", "word", "dtype"),
     [("vllm", "bitsandbytes", "nf4"), ("tgi", "bitsandbytes", "int8"), ("vllm", "ptpc_fp8", "fp8")],
 )
-def test_quantisations_by_the_programs_own_names(launcher, word, dtype):
+def test_quantisations_by_the_programs_own_names(launcher, word, dtype) -> None:
     """One word means four bits to vLLM and eight to TGI."""
     flag = "quantize" if launcher == "tgi" else "quantization"
     assert settled(Task(launcher=launcher, args=((flag, word),), dtype="bf16")).dtype == dtype
@@ -217,7 +217,7 @@ def test_quantisations_by_the_programs_own_names(launcher, word, dtype):
         ("llama.cpp", {"ctk": "q8_0"}, "-ctk q8_0 is not counted"),
     ],
 )
-def test_a_flag_that_is_not_counted_is_one_line_and_no_refusal(launcher, args, told):
+def test_a_flag_that_is_not_counted_is_one_line_and_no_refusal(launcher, args, told) -> None:
     """70B on one L4 would be refused; with these nobody here knows."""
     assert lines(launcher, args) == (f"fit not checked: {told}",)
     assert judged(launcher, "L4", 1, args=args, model=LLAMA_70B) == fit.Fit()
@@ -249,6 +249,6 @@ def test_a_flag_that_is_not_counted_is_one_line_and_no_refusal(launcher, args, t
         ("torchrun", {"config": "x"}, ()),
     ],
 )
-def test_what_is_beside_the_judgement_is_said_and_the_rest_is_not(launcher, args, told):
+def test_what_is_beside_the_judgement_is_said_and_the_rest_is_not(launcher, args, told) -> None:
     """A draft model's weights are left out, and said so."""
     assert lines(launcher, args, model="" if launcher == "torchrun" else LLAMA) == told

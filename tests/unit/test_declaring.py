@@ -147,7 +147,7 @@ def planned(tmp_path, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_plan_refuses_what_a_preview_refuses(planned, name):
+def test_a_plan_refuses_what_a_preview_refuses(planned, name) -> None:
     """The same declaration is refused by both, at the same path, and no secret's value is repeated."""
     raw, paths = BAD[name]
     code, said = planned({"c": raw})
@@ -167,7 +167,7 @@ def test_a_plan_refuses_what_a_preview_refuses(planned, name):
 
 
 @pytest.mark.parametrize("name", [each for each in BAD if each.startswith("a-secrets-value")])
-def test_a_secrets_value_is_refused_once(planned, name):
+def test_a_secrets_value_is_refused_once(planned, name) -> None:
     """It is named for what it is, and not a second time for being no mapping."""
     raw, (path,) = BAD[name]
     assert (
@@ -185,19 +185,19 @@ def test_a_secrets_value_is_refused_once(planned, name):
 
 
 @pytest.mark.parametrize("value", [0, -5, "lots", True, [1], "inf"])
-def test_a_budget_that_is_none_is_refused(planned, value):
+def test_a_budget_that_is_none_is_refused(planned, value) -> None:
     """`gpus:max_spend` is dollars above nothing, for a plan as for a preview."""
     code, said = planned({"c": "L4:1"}, max_spend=value)
     assert code == 2 and "gpus:max_spend: wanted US dollars a calendar month" in said
 
 
-def test_a_key_of_the_stack_that_nobody_reads_is_refused(planned):
+def test_a_key_of_the_stack_that_nobody_reads_is_refused(planned) -> None:
     """A word that is written wrong would otherwise do nothing, silently."""
     code, said = planned({"c": "L4:1"}, max_spent=5)
     assert code == 2 and "gpus:max_spent" in said and "near: gpus:max_spend" in said
 
 
-def test_good_declarations_pass_both(planned, tmp_path):
+def test_good_declarations_pass_both(planned, tmp_path) -> None:
     """What a preview accepts, a plan does: the files of keys and workloads included."""
     (tmp_path / "id.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHh1 me\n")
     (tmp_path / "t.py").write_text("print(1)")
@@ -260,7 +260,7 @@ def test_good_declarations_pass_both(planned, tmp_path):
         )
 
 
-def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path):
+def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path) -> None:
     """`t4` is the T4: the hours of the run are known."""
     from providers.workloads.sizing import fit
 
@@ -270,7 +270,7 @@ def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path):
     assert hours[0] is not None and hours[0] == hours[1]
 
 
-def test_the_words_about_ports_are_those_of_a_workload():
+def test_the_words_about_ports_are_those_of_a_workload() -> None:
     """A service with a workload has its port there, not in a provider's options."""
     with pytest.raises(SpecError, match=r"ports: .*stands in workload\.port"):
         read_cluster("t", {**SERVICE, "ports": [80], "workload": VLLM})
@@ -338,7 +338,7 @@ def both(raw):
 
 
 @pytest.mark.parametrize("raw", ALIKE, ids=str)
-def test_a_plan_and_a_preview_say_the_same(raw):
+def test_a_plan_and_a_preview_say_the_same(raw) -> None:
     """Whatever is declared, `gpus plan -s` and the plugin's own check find the same faults and no
     others, and each fault once (C29).
     """
@@ -401,7 +401,7 @@ def test_a_plan_and_a_preview_say_the_same(raw):
     ],
     ids=str,
 )
-def test_one_fault_is_told_once_with_what_to_write(raw, said):
+def test_one_fault_is_told_once_with_what_to_write(raw, said) -> None:
     """The real reason, with path and remedy, and no second message that follows from it."""
     planned, checked = both(raw)
     assert planned == checked and len(planned) == 1 and said in planned[0]
@@ -424,7 +424,7 @@ def test_one_fault_is_told_once_with_what_to_write(raw, said):
         ("mine:what", ""),
     ],
 )
-def test_a_key_that_nobody_reads_is_refused_with_the_near_one(key, near):
+def test_a_key_that_nobody_reads_is_refused_with_the_near_one(key, near) -> None:
     """A setting that is misspelled would be passed over, and the default bought; what Pulumi's own
     packages read is none of ours.
     """
@@ -437,7 +437,7 @@ def test_a_key_that_nobody_reads_is_refused_with_the_near_one(key, near):
     )
 
 
-def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned):
+def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned) -> None:
     """Both read the same rule: the stack's file is refused before anything is planned."""
     code, said = planned({"c": "L4:1"}, max_spnd=5)
     assert code == 2 and "gpus:max_spnd" in said and "near: gpus:max_spend" in said
@@ -469,7 +469,7 @@ def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned):
         (SERVICE, "as in workload: {command: python serve.py, port: 8000}"),
     ],
 )  # fmt: skip
-def test_one_fault_is_one_message_that_says_what_to_write(fields, told):
+def test_one_fault_is_one_message_that_says_what_to_write(fields, told) -> None:
     """Counts in other spellings, a misspelt name of a field that must be there, empty values:
     nothing is told twice, and no number is made up.
     """

@@ -51,7 +51,7 @@ def links(page):
                 yield number, path, anchor
 
 
-def test_the_readme_is_no_manual():
+def test_the_readme_is_no_manual() -> None:
     """At most 150 lines of at most 100 columns: tables and code too."""
     lines = README.read_text().splitlines()
     assert len(lines) <= 150
@@ -59,7 +59,7 @@ def test_the_readme_is_no_manual():
 
 
 @every
-def test_a_page_has_at_most_100_columns(page):
+def test_a_page_has_at_most_100_columns(page) -> None:
     """Tables may be longer, and so may a line of one or two words: a link cannot be wrapped."""
     prose, code = parts(page)
     long = [
@@ -71,7 +71,7 @@ def test_a_page_has_at_most_100_columns(page):
 
 
 @every
-def test_every_relative_link_leads_somewhere(page):
+def test_every_relative_link_leads_somewhere(page) -> None:
     """To a file that exists, and to a heading of it where the link names one."""
     broken = []
     for number, path, anchor in links(page):
@@ -82,7 +82,7 @@ def test_every_relative_link_leads_somewhere(page):
 
 
 @every
-def test_every_path_named_exists(page):
+def test_every_path_named_exists(page) -> None:
     """A file or folder of this repository that a page names as code, from its root on; `mine` and
     `mycloud` are the reader's.
     """
@@ -92,7 +92,7 @@ def test_every_path_named_exists(page):
     )
 
 
-def test_every_page_is_reached_from_the_readme():
+def test_every_page_is_reached_from_the_readme() -> None:
     """No page is left that nobody finds."""
     reached, todo = set(), [README]
     while todo:
@@ -109,7 +109,7 @@ def test_every_page_is_reached_from_the_readme():
     [page for page in PAGES if "docs" == page.relative_to(ROOT).parts[0]],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_a_page_says_first_what_it_is_for(page):
+def test_a_page_says_first_what_it_is_for(page) -> None:
     """Below its title a page says what it lets you do. A decision says what was decided."""
     title, blank, first = page.read_text().splitlines()[:3]
     assert title.startswith("# ") and "" == blank
@@ -131,7 +131,7 @@ def declarations():
             )
 
 
-def test_every_declaration_shown_is_accepted():
+def test_every_declaration_shown_is_accepted() -> None:
     """A cluster that a page shows can be copied as it is."""
     shown = list(declarations())
     assert len(shown) >= 4
@@ -155,7 +155,7 @@ def shown_options():
                 )
 
 
-def test_every_option_shown_exists(capsys):
+def test_every_option_shown_exists(capsys) -> None:
     """What a page tells you to type is what the command's help lists."""
     wanted = {}
     for words, options in shown_options():
@@ -168,7 +168,7 @@ def test_every_option_shown_exists(capsys):
         assert set() == options - listed, words
 
 
-def test_the_readme_shows_a_stack_file_that_exists():
+def test_the_readme_shows_a_stack_file_that_exists() -> None:
     """It declares what the file does, word for word but for comments."""
     (block,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)
     assert yaml.safe_load(
@@ -176,7 +176,7 @@ def test_the_readme_shows_a_stack_file_that_exists():
     ) == yaml.safe_load(block)
 
 
-def test_the_tutorial_names_every_stack():
+def test_the_tutorial_names_every_stack() -> None:
     """Each declared stack is introduced."""
     named = (ROOT / "docs" / "tutorial.md").read_text()
     stacks = [
@@ -197,7 +197,7 @@ def commands(capsys, *words):
     ]
 
 
-def test_the_command_reference_lists_every_command(capsys):
+def test_the_command_reference_lists_every_command(capsys) -> None:
     """Each command that `gpus --help` shows is in a table of the page."""
     text = (ROOT / "docs" / "reference" / "cli.md").read_text()
     found = [*commands(capsys), *commands(capsys, "rehearse")]
@@ -215,17 +215,17 @@ def named_in_rows(page):
     }
 
 
-def test_the_spec_reference_lists_every_field():
+def test_the_spec_reference_lists_every_field() -> None:
     """Each input of a cluster has a row."""
     assert set() == set(SPEC_INPUTS) - named_in_rows(ROOT / "docs" / "reference" / "spec.md")
 
 
-def test_the_output_reference_lists_every_output():
+def test_the_output_reference_lists_every_output() -> None:
     """Each output of a cluster has a row, and nothing else has."""
     assert set(CLUSTER_OUTPUTS) == named_in_rows(ROOT / "docs" / "reference" / "outputs.md")
 
 
-def test_the_page_on_aws_names_every_right():
+def test_the_page_on_aws_names_every_right() -> None:
     """What a refusal sends you to the page for stands there."""
     text = (ROOT / "docs" / "providers" / "aws.md").read_text()
     rights = re.findall(r"\w+:\w+\*?|[A-Z]\w+", RIGHTS.replace(" for an instance profile", ""))

@@ -41,7 +41,7 @@ def wrong(wanted=2, **changes):
     }
 
 
-def test_a_well_machine_has_nothing_wrong():
+def test_a_well_machine_has_nothing_wrong() -> None:
     """Two H100 on NVLink, PyTorch sees both."""
     assert wrong() == {}
     assert "2.11.0+cu130, CUDA 13.0, sees 2 GPUs" in diagnose.text(diagnose.judge(output(), 2))
@@ -97,7 +97,7 @@ def test_a_well_machine_has_nothing_wrong():
         ),
     ],
 )
-def test_each_trouble_is_named_with_what_to_do(name, changes, told, todo):
+def test_each_trouble_is_named_with_what_to_do(name, changes, told, todo) -> None:
     """One finding for each of the troubles, with its reason and its way out."""
     found = wrong(**changes)
     assert name in found, found
@@ -114,7 +114,7 @@ def links(topology, count):
     )
 
 
-def test_links_are_judged_by_every_pair_of_gpus():
+def test_links_are_judged_by_every_pair_of_gpus() -> None:
     """Bridges join pairs of four: that is told. Network cards behind the GPUs do not count, nor
     does the heading, which comes underlined.
     """
@@ -139,7 +139,7 @@ def test_links_are_judged_by_every_pair_of_gpus():
     assert diagnose.UNKNOWN == links(bridged, 8).state
 
 
-def test_what_cannot_be_looked_at_is_unknown():
+def test_what_cannot_be_looked_at_is_unknown() -> None:
     """No PyTorch is no fault, and junk breaks nothing."""
     assert (
         next(each for each in diagnose.judge(output(torch=""), 2) if each.name == "torch").state
@@ -149,7 +149,7 @@ def test_what_cannot_be_looked_at_is_unknown():
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
-def test_the_script_is_sound_and_looks_at_everything(words):
+def test_the_script_is_sound_and_looks_at_everything(words) -> None:
     """Run for real, every look answers with its exit code, whatever is installed; on a stand-in
     only the driver is asked.
     """
@@ -164,7 +164,7 @@ def test_the_script_is_sound_and_looks_at_everything(words):
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
-def test_a_look_is_read_back_as_it_was_printed(words, tmp_path):
+def test_a_look_is_read_back_as_it_was_printed(words, tmp_path) -> None:
     """Exit code and lines of a driver that answers, of one that fails, and of a variable with an
     escape in it.
     """
@@ -186,7 +186,7 @@ def test_a_look_is_read_back_as_it_was_printed(words, tmp_path):
     assert found["visible"] == (0, ["-n \\n%s"]) and found["nccl"] == (0, ["NCCL_DEBUG=INFO"])
 
 
-def test_the_command_looks_at_this_machine(capsys):
+def test_the_command_looks_at_this_machine(capsys) -> None:
     """Without a name it is this machine; without a driver that is what is wrong."""
     code = main.main(["doctor"])
     out = capsys.readouterr().out

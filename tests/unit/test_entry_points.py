@@ -54,14 +54,14 @@ OTHERS = {
         (Image((), ("/bin/bash",)), ("sh", "-c", "x"), None, ("sh", "-c", "x")),
     ],
 )
-def test_what_runs_is_known_by_dockers_own_rule(image, arguments, entrypoint, wanted):
+def test_what_runs_is_known_by_dockers_own_rule(image, arguments, entrypoint, wanted) -> None:
     """Arguments replace CMD and follow ENTRYPOINT; `--entrypoint` replaces ENTRYPOINT and drops
     CMD.
     """
     assert executed(image, arguments, entrypoint) == wanted
 
 
-def test_every_default_image_is_known_with_its_source():
+def test_every_default_image_is_known_with_its_source() -> None:
     """Another default image comes with its entry point, and where that was read."""
     for launcher in CONTAINED:
         found = known(RECIPES[launcher].image)
@@ -90,7 +90,7 @@ def docker_run(made):
 
 
 @pytest.mark.parametrize("launcher", CONTAINED)
-def test_a_container_on_a_machine_executes_the_line(launcher):
+def test_a_container_on_a_machine_executes_the_line(launcher) -> None:
     """C01: for every launcher with its default image; run without `--entrypoint`, those with a
     program of their own would not.
     """
@@ -102,7 +102,7 @@ def test_a_container_on_a_machine_executes_the_line(launcher):
 
 
 @pytest.mark.parametrize("image", OTHERS.values(), ids=OTHERS)
-def test_a_users_own_image_executes_the_line(image):
+def test_a_users_own_image_executes_the_line(image) -> None:
     """Each of several services too."""
     made = Program("service", (Process("a", "x"), Process("b", "y")), image="me/own:1")
     entrypoint, arguments = docker_run(made)
@@ -118,7 +118,7 @@ def test_a_users_own_image_executes_the_line(image):
         (("tgi", "sglang"), True),
     ],
 )
-def test_services_of_different_images_need_one_that_holds_both(pair, refused):
+def test_services_of_different_images_need_one_that_holds_both(pair, refused) -> None:
     """All services of a cluster run in one image, and no launcher's own one holds another's
     program.
     """
@@ -137,7 +137,7 @@ def test_services_of_different_images_need_one_that_holds_both(pair, refused):
         assert program(Workload(tasks), "service", "L4", 1).processes
 
 
-def test_an_images_program_is_found_where_that_image_keeps_it():
+def test_an_images_program_is_found_where_that_image_keeps_it() -> None:
     """llama.cpp's server is no program of its image's PATH."""
     made = program(Workload((Task(launcher="llama.cpp", model="a/b"),)), "service", "L4", 1)
     assert made.processes[0].line.startswith('PATH="$PATH:/app"; llama-server ')
@@ -149,7 +149,7 @@ def test_an_images_program_is_found_where_that_image_keeps_it():
 
 @pytest.mark.parametrize("setup", [[], ["true"]])
 @pytest.mark.parametrize("image", [*IMAGES.values(), *OTHERS.values()])
-def test_a_vertex_job_executes_the_line(image, setup):
+def test_a_vertex_job_executes_the_line(image, setup) -> None:
     """`command` of a container replaces ENTRYPOINT; without `args` nothing follows it (Vertex AI,
     ContainerSpec, 2026-11).
     """
@@ -162,7 +162,7 @@ def test_a_vertex_job_executes_the_line(image, setup):
     assert ("train" == ran[2]) is not bool(setup)
 
 
-def test_a_modal_image_keeps_no_entry_point(tmp_path):
+def test_a_modal_image_keeps_no_entry_point(tmp_path) -> None:
     """Modal hands its command to the image's ENTRYPOINT: the last layer of a registry image empties
     that.
     """
@@ -190,7 +190,7 @@ def test_a_modal_image_keeps_no_entry_point(tmp_path):
         cloud.close()
 
 
-def test_a_clore_order_has_the_markets_entry_point_in_place_of_the_images():
+def test_a_clore_order_has_the_markets_entry_point_in_place_of_the_images() -> None:
     """`autossh_entrypoint`: an sshd, and `command` run beside it, whatever the image starts by
     itself; Clore's own images have both already.
     """

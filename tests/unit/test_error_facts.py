@@ -209,7 +209,7 @@ GOOGLE = {
 
 
 @pytest.mark.parametrize("code", GOOGLE)
-def test_what_google_answers(code):
+def test_what_google_answers(code) -> None:
     """Each failure that is told of Google Cloud has its class, and leaves alone what it is about;
     an empty list of errors is never success.
     """
@@ -295,7 +295,7 @@ AMAZON = {
 
 
 @pytest.mark.parametrize("code", AMAZON)
-def test_what_ec2_answers(code):
+def test_what_ec2_answers(code) -> None:
     """Each code that is told of EC2 has its class and scope, as a refused call and in an instant
     fleet's list, where a fault is a passing one.
     """
@@ -318,7 +318,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("code", LOST)
-def test_what_ec2_says_of_a_machine_that_ended_as_it_started(code):
+def test_what_ec2_says_of_a_machine_that_ended_as_it_started(code) -> None:
     """A state reason (StateReason.Code) has its class and scope too, since a fleet that answered
     well may still lose its machine.
     """
@@ -332,7 +332,7 @@ def test_what_ec2_says_of_a_machine_that_ended_as_it_started(code):
     ("status", "kind"),
     [(401, errors.BadCredentials), (429, errors.RateLimited), (502, errors.OutcomeUnknown)],
 )
-def test_an_answer_of_ec2_without_a_code_is_read_by_its_status(status, kind):
+def test_an_answer_of_ec2_without_a_code_is_read_by_its_status(status, kind) -> None:
     """A web page, or a proxy's answer, names no code: botocore then gives the HTTP status in its
     place.
     """
@@ -375,7 +375,7 @@ MARKETPLACE = {
 
 
 @pytest.mark.parametrize("payload", MARKETPLACE, ids=lambda payload: f"{payload[0]} {payload[1]}")
-def test_what_clore_answers(payload):
+def test_what_clore_answers(payload) -> None:
     """Each code of Clore, whatever HTTP status it comes with, has its class and scope on the one
     call that buys; a good answer has none.
     """
@@ -392,7 +392,7 @@ def test_what_clore_answers(payload):
     assert "" == clore.code_of(200, {"code": 0})
 
 
-def test_every_code_of_clores_table_comes_from_a_payload():
+def test_every_code_of_clores_table_comes_from_a_payload() -> None:
     """No row stands in the table that no answer of the market, and no failure of the HTTP client,
     leads to.
     """
@@ -418,7 +418,7 @@ def test_every_code_of_clores_table_comes_from_a_payload():
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
 )
-def test_what_a_lost_order_means(raised, kind):
+def test_what_a_lost_order_means(raised, kind) -> None:
     """An order whose answer never came may stand; one that never left the machine does not."""
     assert kind is type(
         clore.error(clore_client._code(raised), creating=True, token="token", server=1)
@@ -449,7 +449,7 @@ SANDBOX = {
 
 
 @pytest.mark.parametrize("name", SANDBOX)
-def test_what_modal_answers(name):
+def test_what_modal_answers(name) -> None:
     """Each gRPC status is read by its name, and a failure on the creating call is settled before
     anything else is bought.
     """
@@ -461,13 +461,13 @@ def test_what_modal_answers(name):
     assert reading is type(modal.classify(GRPCError(Status[name], "words")))
 
 
-def test_every_status_of_modals_table_is_here():
+def test_every_status_of_modals_table_is_here() -> None:
     """The table holds the protocol's statuses and no other, and each has its payload above."""
     from grpclib import Status
 
     assert set(SANDBOX) == set(modal.TABLE) == {status.name for status in Status} - {"OK"}
 
 
-def test_a_queue_that_never_moves_is_no_capacity():
+def test_a_queue_that_never_moves_is_no_capacity() -> None:
     """Modal refuses nothing for want of GPUs, so the deadline of the start is its refusal."""
     assert errors.NoCapacity is type(modal.not_started("H100:8", 60))

@@ -11,7 +11,7 @@ from providers.workloads.sizing import fit
 from tests.unit.flags_rig import LLAMA, words
 
 
-def test_every_launcher_is_a_server_or_runs_a_program():
+def test_every_launcher_is_a_server_or_runs_a_program() -> None:
     """Which of the two decides whose flags a command holds."""
     assert {name for name, recipe in RECIPES.items() if not recipe.port} == RUNNERS
 
@@ -33,7 +33,7 @@ def test_every_launcher_is_a_server_or_runs_a_program():
         ("deepspeed", {"num-gpus": 2}, "--num_gpus=2"),
     ],
 )
-def test_a_flag_is_spelled_as_its_program_knows_it(launcher, args, wanted):
+def test_a_flag_is_spelled_as_its_program_knows_it(launcher, args, wanted) -> None:
     """`--tp` is none of vLLM's, `--ngl` none of llama.cpp's, `--context_length` none of SGLang's:
     each would end the program at its start.
     """
@@ -69,7 +69,7 @@ def test_a_flag_is_spelled_as_its_program_knows_it(launcher, args, wanted):
 )
 def test_of_two_words_for_one_flag_the_last_on_the_line_counts(
     args, command, changed, tensor, flags
-):
+) -> None:
     """A choice's own takes the place of the workload's, however it is spelled; a command follows
     `args`.
     """
@@ -128,7 +128,9 @@ def test_of_two_words_for_one_flag_the_last_on_the_line_counts(
         ),
     ],
 )
-def test_two_names_of_one_flag_reach_the_line_once(launcher, args, command, changed, flags, absent):
+def test_two_names_of_one_flag_reach_the_line_once(
+    launcher, args, command, changed, flags, absent
+) -> None:
     """Whether `args`, the command or a choice names it: what takes the other's place stands there
     alone.
     """
@@ -147,7 +149,7 @@ def test_two_names_of_one_flag_reach_the_line_once(launcher, args, command, chan
         ("llama.cpp", {"ngl": 1, "gpu-layers": 2}),
     ],
 )
-def test_two_names_of_one_flag_are_refused(launcher, args):
+def test_two_names_of_one_flag_are_refused(launcher, args) -> None:
     """Nobody knows which was meant."""
     first, second = args
     with pytest.raises(

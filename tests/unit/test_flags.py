@@ -68,7 +68,7 @@ from tests.unit.flags_rig import LLAMA, said, words
         ),
     ],
 )
-def test_a_flag_of_the_users_stands_once_and_alone(launcher, args, command, wanted, absent):
+def test_a_flag_of_the_users_stands_once_and_alone(launcher, args, command, wanted, absent) -> None:
     """In each spelling, among `args` and in the command."""
     program_too = {
         "command": (
@@ -108,7 +108,7 @@ DISTRIBUTED = [
     [("accelerate", 8, 1), ("accelerate", 1, 1), ("accelerate", 8, 2), ("kohya", 8, 1)],
 )
 @pytest.mark.parametrize(("args", "before"), DISTRIBUTED)
-def test_accelerate_is_spread_as_the_user_says(launcher, count, nodes, args, before):
+def test_accelerate_is_spread_as_the_user_says(launcher, count, nodes, args, before) -> None:
     """C03: with a configuration file or a plugin's flag there is no `--multi_gpu`; how many
     processes there are is the placement's.
     """
@@ -130,7 +130,7 @@ def test_accelerate_is_spread_as_the_user_says(launcher, count, nodes, args, bef
 @pytest.mark.parametrize(
     ("args", "multi"), [({}, True), ({"use_fsdp": False}, True), ({"fsdp_version": 2}, True)]
 )
-def test_accelerate_left_alone_uses_every_gpu(args, multi):
+def test_accelerate_left_alone_uses_every_gpu(args, multi) -> None:
     """A flag that is left out says nothing; what follows the script is the script's."""
     line = words(
         "accelerate",
@@ -142,7 +142,7 @@ def test_accelerate_left_alone_uses_every_gpu(args, multi):
 
 
 @pytest.mark.parametrize("launcher", ["accelerate", "kohya"])
-def test_a_configuration_file_keeps_its_number_format_and_its_compilation(launcher):
+def test_a_configuration_file_keeps_its_number_format_and_its_compilation(launcher) -> None:
     """Each such flag would win over the file (accelerate 1.15, commands/launch.py); a `dtype` of
     the workload is meant to.
     """
@@ -174,7 +174,7 @@ def test_a_configuration_file_keeps_its_number_format_and_its_compilation(launch
         ("comfyui", {"command": "--listen"}, "write expose"),
     ],
 )
-def test_a_servers_flag_that_a_field_says_is_refused_with_that_field(launcher, task, todo):
+def test_a_servers_flag_that_a_field_says_is_refused_with_that_field(launcher, task, todo) -> None:
     """The health check, the firewall and the login look at the field: a second word could only
     contradict it.
     """
@@ -186,7 +186,7 @@ def test_a_servers_flag_that_a_field_says_is_refused_with_that_field(launcher, t
 
 
 @pytest.mark.parametrize("launcher", sorted({"torchrun", "accelerate", "deepspeed", "lightning"}))
-def test_what_a_users_program_takes_is_its_own(launcher):
+def test_what_a_users_program_takes_is_its_own(launcher) -> None:
     """Its port, model and host are no flags of the launcher's."""
     assert "--port" in words(launcher, command="train.py --port 1 --model x --host y")
     assert set(given(Task(launcher=launcher, command="--a 1 --b=2 -m pkg.train --c 3"))) == {
@@ -210,7 +210,7 @@ def test_what_a_users_program_takes_is_its_own(launcher):
         ({"command": "--seed '1"}, "fallback[0].command", "close the quote"),
     ],
 )
-def test_what_is_wrong_with_the_flags_of_a_choice_is_told_there(override, path, todo):
+def test_what_is_wrong_with_the_flags_of_a_choice_is_told_there(override, path, todo) -> None:
     """A fallback's flags are read as those of the workload are."""
     serves = {"launcher": "vllm", "model": LLAMA, "command": "--tensor-parallel-size 4"}
     raw = {
@@ -225,14 +225,14 @@ def test_what_is_wrong_with_the_flags_of_a_choice_is_told_there(override, path, 
 
 @pytest.mark.parametrize("launcher", ["vllm", "tgi", "torchrun", "comfyui"])
 @pytest.mark.parametrize("command", ["train.py --name 'unclosed", 'x.py --x "y', "x.py \\"])
-def test_a_command_with_a_quote_that_nothing_closes_is_refused(launcher, command):
+def test_a_command_with_a_quote_that_nothing_closes_is_refused(launcher, command) -> None:
     """The shell would end at it, once the machine is bought."""
     with pytest.raises(SpecError, match="words that the shell can read"):
         words(launcher, gpu="L4", count=1, command=command)
 
 
 @pytest.mark.parametrize("launcher", ["vllm", "sglang", "tgi", "llama.cpp"])
-def test_a_model_in_the_home_folder_is_found_there(launcher):
+def test_a_model_in_the_home_folder_is_found_there(launcher) -> None:
     """`'~/models/x'` in quotes is a name that nobody publishes; the rest of it is a word of the
     shell all the same.
     """

@@ -31,7 +31,7 @@ NONE = (None, True, False, "", "x16", "1_000", "٣", "½", {}, [], [1], {"1": 1}
 @pytest.mark.parametrize(
     "value", [*HUGE, 10**4_000, -(2**200)], ids=lambda value: str(type(value).__name__)
 )
-def test_a_number_out_of_bounds_is_none_at_once(value):
+def test_a_number_out_of_bounds_is_none_at_once(value) -> None:
     """No text and no number costs more than another, and none becomes an int before its size is
     known.
     """
@@ -54,13 +54,13 @@ def test_a_number_out_of_bounds_is_none_at_once(value):
 
 
 @pytest.mark.parametrize("value", NONE, ids=repr)
-def test_what_is_no_number_is_unknown_and_not_impossible(value):
+def test_what_is_no_number_is_unknown_and_not_impossible(value) -> None:
     """A word, nothing, a truth value, a mapping: unknown, as when nothing was said."""
     assert foreign.number(value) is None
     assert not foreign.impossible(value, foreign.ANY)
 
 
-def test_a_number_keeps_its_value_and_its_bounds():
+def test_a_number_keeps_its_value_and_its_bounds() -> None:
     """Texts and numbers alike; a zero of any exponent is zero; a fraction is no whole number."""
     assert 12.5 == foreign.real(" 12.5 ")
     assert 0 == foreign.number("0e999999999")
@@ -74,7 +74,7 @@ def test_a_number_keeps_its_value_and_its_bounds():
     )
 
 
-def test_json_with_a_huge_number_or_a_deep_nest_is_read_or_refused():
+def test_json_with_a_huge_number_or_a_deep_nest_is_read_or_refused() -> None:
     """One number of a row never costs the whole reply; a nest that no reader follows is malformed,
     not a crash.
     """
@@ -87,7 +87,7 @@ def test_json_with_a_huge_number_or_a_deep_nest_is_read_or_refused():
 
 
 @pytest.mark.parametrize("value", [*HUGE, "x", None])
-def test_an_amount_that_nobody_pays_is_refused(value):
+def test_an_amount_that_nobody_pays_is_refused(value) -> None:
     """Dollars have bounds, too."""
     with pytest.raises(ValueError):
         micro_usd(value)
@@ -96,7 +96,7 @@ def test_an_amount_that_nobody_pays_is_refused(value):
 @pytest.mark.parametrize(
     "value", ["9" * 400 + "h", "9" * 5_000, "9" * 400, 1e300, float("inf"), float("nan"), "1e99999"]
 )
-def test_a_duration_without_a_date_is_refused(value):
+def test_a_duration_without_a_date_is_refused(value) -> None:
     """Longer than anything lasts: a ValueError, never an overflow."""
     with pytest.raises(ValueError):
         seconds(value)

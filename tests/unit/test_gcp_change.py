@@ -9,7 +9,7 @@ from tests.unit.gcp_rig import (
 )
 
 
-def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig):
+def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig) -> None:
     """Deleted, then gone; deleting what is gone is success; nothing is left."""
     ticket = rig.got()
     rig.gcp.delete(ticket.handles[0])
@@ -22,7 +22,7 @@ def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig):
     assert not disks.get("items")
 
 
-def test_relabel_writes_the_new_generation(rig):
+def test_relabel_writes_the_new_generation(rig) -> None:
     """An adopted machine is found under its new generation, its other labels as before."""
     ticket = rig.got(labels=(("team", "ml"),))
     rig.gcp.relabel(ticket.handles[0], "gen2")
@@ -33,7 +33,7 @@ def test_relabel_writes_the_new_generation(rig):
     )
 
 
-def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig):
+def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig) -> None:
     """What runs at the next boots is the new script, after all else that the machine was ordered
     with; the timer's limit stays.
     """
@@ -60,7 +60,7 @@ def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig
     assert idle.limit_s(script()) == 7_200 and "projects/p/secrets/hf/versions/latest" in script()
 
 
-def test_labels_and_key_change_in_place(rig):
+def test_labels_and_key_change_in_place(rig) -> None:
     """The user's labels are replaced, the marks stay; the key is replaced and can be taken away."""
     ticket = rig.got(
         labels=(("team", "ml"),),
@@ -96,7 +96,7 @@ def test_labels_and_key_change_in_place(rig):
     assert "nothing boots here" in rig.gcp.log(ticket.handles[0])
 
 
-def test_an_edit_is_repeated_when_somebody_was_faster(rig):
+def test_an_edit_is_repeated_when_somebody_was_faster(rig) -> None:
     """A stale fingerprint is read again once."""
     ticket = rig.got()
     rig.store.add_fault(

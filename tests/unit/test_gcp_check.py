@@ -18,7 +18,7 @@ from tests.unit.gcp_rig import (
 )
 
 
-def test_check_tells_what_is_there_and_how_to_get_the_rest(rig):
+def test_check_tells_what_is_there_and_how_to_get_the_rest(rig) -> None:
     """Credentials, project, API, rights and quota, a line each; what is not listed is unknown, not
     zero.
     """
@@ -49,7 +49,7 @@ def test_check_tells_what_is_there_and_how_to_get_the_rest(rig):
         ),
     ],
 )
-def test_quota_over_the_regions_is_one_line(regions, state, found):
+def test_quota_over_the_regions_is_one_line(regions, state, found) -> None:
     """The largest limits first; where there is none, the line says where to ask."""
     from providers.adapters.gcp import check
 
@@ -57,7 +57,7 @@ def test_quota_over_the_regions_is_one_line(regions, state, found):
     assert (state, True) == (line.state, found in line.found)
 
 
-def test_nothing_of_the_client_s_own_reaches_the_screen(rig, capfd):
+def test_nothing_of_the_client_s_own_reaches_the_screen(rig, capfd) -> None:
     """A refusal is told once, by us: the client's log lines are not printed."""
     rig.store.add_fault("gcp", "instances.bulkInsert", "quota")
     with pytest.raises(QuotaExceeded):
@@ -65,7 +65,7 @@ def test_nothing_of_the_client_s_own_reaches_the_screen(rig, capfd):
     assert ("", "") == capfd.readouterr()
 
 
-def test_b19_a_quota_that_is_not_listed_is_unknown(rig):
+def test_b19_a_quota_that_is_not_listed_is_unknown(rig) -> None:
     """Compute Engine lists no metric for H100 on demand: unknown, so a try decides."""
     line = next(line for line in rig.gcp.check() if line.topic == "quota NVIDIA_H100_GPUS")
     assert ("unknown", True) == (line.state, "not zero" in line.found)
@@ -80,14 +80,14 @@ def test_b19_a_quota_that_is_not_listed_is_unknown(rig):
         (404, "notFound", "project", "missing"),
     ],
 )
-def test_check_names_what_is_refused(rig, status, reason, topic, state):
+def test_check_names_what_is_refused(rig, status, reason, topic, state) -> None:
     """Each refusal is a line with what to do, never an exception."""
     rig.store.add_fault("gcp", "projects.get", "http", status=status, reason=reason)
     line = next(line for line in rig.gcp.check() if line.topic == topic)
     assert (state, True) == (line.state, bool(line.todo))
 
 
-def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch):
+def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch) -> None:
     """No silent rehearsal: live without keys says what to do."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
@@ -98,7 +98,7 @@ def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch):
         MANIFEST.connect("live", {})
 
 
-def test_live_without_a_project_is_not_configured(tmp_path, monkeypatch):
+def test_live_without_a_project_is_not_configured(tmp_path, monkeypatch) -> None:
     """Keys alone are not enough: the project is asked for, and nothing of the keys is shown."""
     key = {
         "type": "authorized_user",
@@ -129,7 +129,7 @@ def live(monkeypatch, url, token="ya29.s3cr3t"):
     return MANIFEST.connect("live", {"endpoint": f"{url}/compute/v1/"})
 
 
-def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monkeypatch):
+def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monkeypatch) -> None:
     """The credentials' own project is used where none is set, and calls reach the endpoint with
     them.
     """
@@ -138,7 +138,7 @@ def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monke
     assert "adc-project" in rig.store.requests("instances.aggregatedList")[-1].path
 
 
-def test_a_token_that_is_refused_is_bad_credentials_and_stays_secret(rig, monkeypatch):
+def test_a_token_that_is_refused_is_bad_credentials_and_stays_secret(rig, monkeypatch) -> None:
     """401, and no way to renew: refused, with the way to sign in, without the token."""
     with answering(
         raw(
@@ -153,13 +153,13 @@ def test_a_token_that_is_refused_is_bad_credentials_and_stays_secret(rig, monkey
     assert 1 == len(seen)
 
 
-def test_a_rehearsal_never_reaches_a_real_endpoint():
+def test_a_rehearsal_never_reaches_a_real_endpoint() -> None:
     """A rehearsal's endpoint must be on this machine."""
     with pytest.raises(NotConfigured, match="on this machine"):
         MANIFEST.connect("rehearsal", {"endpoint": "https://compute.googleapis.com/compute/v1/"})
 
 
-def test_a_rehearsal_starts_its_cloud_once(tmp_path, monkeypatch):
+def test_a_rehearsal_starts_its_cloud_once(tmp_path, monkeypatch) -> None:
     """Two adapters of one store share one stand-in in this process."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     first, second = connected(MANIFEST, "rehearsal", {}), connected(MANIFEST, "rehearsal", {})
@@ -172,7 +172,7 @@ def test_a_rehearsal_starts_its_cloud_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("provider", start.clouds())
-def test_a_rehearsal_without_a_server_is_told_in_one_line(tmp_path, monkeypatch, provider):
+def test_a_rehearsal_without_a_server_is_told_in_one_line(tmp_path, monkeypatch, provider) -> None:
     """An adapter never starts a server by itself: what it was not given is not configured."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     with pytest.raises(NotConfigured, match=f"{provider}: wanted its rehearsal server"):

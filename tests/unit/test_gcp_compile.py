@@ -24,7 +24,7 @@ def schemas():
         return json.load(file)["schemas"]
 
 
-def conforms(schema, value, path="body"):
+def conforms(schema, value, path="body") -> None:
     """Every field is known to Google, of its type, and of its enum."""
     if "$ref" in schema:
         schema = schemas()[schema["$ref"]]
@@ -73,7 +73,7 @@ EVERY_KIND = [
 
 
 @pytest.mark.parametrize("given", EVERY_KIND)
-def test_every_body_conforms_to_the_discovery_document(given):
+def test_every_body_conforms_to_the_discovery_document(given) -> None:
     """No field, type or enum of a body is unknown to the installed discovery document."""
     call = native.creating_call(given, ("us-central1-a", "us-central1-b", "us-central1-c"))
     conforms(
@@ -94,7 +94,7 @@ def test_every_body_conforms_to_the_discovery_document(given):
     ],
 )
 @pytest.mark.parametrize("capacity", ["on-demand", "spot", "flex-start", "reservation"])
-def test_b10_every_gpu_machine_terminates_on_host_maintenance(machine_type, capacity):
+def test_b10_every_gpu_machine_terminates_on_host_maintenance(machine_type, capacity) -> None:
     """Whether the GPU is attached or built in, a GPU machine is never to be live-migrated."""
     if capacity in machines.family(machine_type).never:
         pytest.skip("not sold")
@@ -105,7 +105,7 @@ def test_b10_every_gpu_machine_terminates_on_host_maintenance(machine_type, capa
     assert "TERMINATE" == body["scheduling"]["onHostMaintenance"]
 
 
-def test_b10_guest_accelerators_only_where_the_gpu_is_attached():
+def test_b10_guest_accelerators_only_where_the_gpu_is_attached() -> None:
     """N1 gets its T4 as a guest accelerator, by bare name; A2 and G2 bring theirs."""
     attached = properties(candidate(machine_type="n1-standard-8"))
     assert [{"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 1}] == attached[
@@ -124,7 +124,7 @@ def test_b10_guest_accelerators_only_where_the_gpu_is_attached():
         ("n1-standard-8", "pd-standard", "pd-standard"),
     ],
 )
-def test_the_boot_disk_is_one_that_the_family_takes(machine_type, asked, expected):
+def test_the_boot_disk_is_one_that_the_family_takes(machine_type, asked, expected) -> None:
     """A disk type applies where the family has it; elsewhere the family's default stands."""
     disk = properties(candidate(machine_type=machine_type), options=(("boot_disk_type", asked),))[
         "disks"
@@ -133,7 +133,7 @@ def test_the_boot_disk_is_one_that_the_family_takes(machine_type, asked, expecte
     assert disk["autoDelete"]
 
 
-def test_the_boot_disk_has_the_asked_size_and_the_default_image():
+def test_the_boot_disk_has_the_asked_size_and_the_default_image() -> None:
     """disk_gib is the boot disk's size, 100 GiB by default, with a Deep Learning image."""
     assert "100" == properties()["disks"][0]["initializeParams"]["diskSizeGb"]
     assert "500" == properties(disk_gib=500)["disks"][0]["initializeParams"]["diskSizeGb"]
@@ -157,7 +157,7 @@ def test_the_boot_disk_has_the_asked_size_and_the_default_image():
         ({"image": "projects/p-12345/global/images/x"}, "projects/p-12345/global/images/x"),
     ],
 )
-def test_the_image_can_be_named(options, expected):
+def test_the_image_can_be_named(options, expected) -> None:
     """One image, or the newest of a family, in its project."""
     assert (
         expected
@@ -165,7 +165,7 @@ def test_the_image_can_be_named(options, expected):
     )
 
 
-def test_local_ssds_are_added_where_the_machine_takes_them():
+def test_local_ssds_are_added_where_the_machine_takes_them() -> None:
     """A2 Standard and N1 take them; A3 brings its own; G2 takes no more than its GPUs."""
     extra = (("local_ssd_count", 2),)
     disks = properties(candidate(machine_type="a2-highgpu-8g"), options=extra)["disks"]
@@ -182,7 +182,7 @@ def test_local_ssds_are_added_where_the_machine_takes_them():
         properties(candidate(machine_type="g2-standard-4"), options=extra)
 
 
-def test_gvnic_from_a2_on():
+def test_gvnic_from_a2_on() -> None:
     """The fast network interface is asked for wherever the family has it."""
     assert "GVNIC" == properties()["networkInterfaces"][0]["nicType"]
     assert (
@@ -190,7 +190,7 @@ def test_gvnic_from_a2_on():
     )
 
 
-def test_the_network_is_the_default_one_or_the_wired_one():
+def test_the_network_is_the_default_one_or_the_wired_one() -> None:
     """Without wiring the default network with an outside address; with it, the region's own
     subnetwork, free of any host name.
     """
@@ -217,7 +217,7 @@ def test_the_network_is_the_default_one_or_the_wired_one():
     assert ["gpus", "gpus-train", "gpus-ssh", "gpus-in"] == wired["tags"]["items"]
 
 
-def test_labels_say_whose_it_is_and_cannot_be_overridden():
+def test_labels_say_whose_it_is_and_cannot_be_overridden() -> None:
     """The user's labels stand beside the four marks, which win."""
     labels = properties(labels=(("team", "ml"), ("gpus-owner", "someone")))["labels"]
     assert {
@@ -260,12 +260,12 @@ def test_labels_say_whose_it_is_and_cannot_be_overridden():
         ({"imge": "x"}, ["imge"]),
     ],
 )
-def test_options_are_checked_all_at_once(section, paths):
+def test_options_are_checked_all_at_once(section, paths) -> None:
     """Every problem of the section, each with its path."""
     assert paths == [problem.path for problem in problems(section)]
 
 
-def test_an_unknown_option_names_the_near_one():
+def test_an_unknown_option_names_the_near_one() -> None:
     """A slip of the keyboard is met with the option that was meant."""
     assert "near: image" in problems({"imge": "x"})[0].wanted
 
@@ -283,12 +283,12 @@ def test_an_unknown_option_names_the_near_one():
         ("c3-standard-4", False),
     ],
 )
-def test_families_that_the_adapter_cannot_order_are_declared(machine_type, sold):
+def test_families_that_the_adapter_cannot_order_are_declared(machine_type, sold) -> None:
     """The planner refuses by this list what the adapter does not know how to order."""
     assert sold == CAPABILITIES.orders(machine_type)
 
 
-def test_the_manifest_loads_without_google_s_client():
+def test_the_manifest_loads_without_google_s_client() -> None:
     """Importing the folder imports no SDK, no asyncio and no dataclasses."""
     code = (
         "import sys, providers.adapters.gcp as g; g.MANIFEST; print([m for m in sys.modules if"

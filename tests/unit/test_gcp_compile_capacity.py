@@ -10,14 +10,14 @@ from providers.errors import Unsupported
 from tests.unit.gcp_compile_rig import candidate, order, properties
 
 
-def test_a_cluster_is_all_or_nothing_under_its_own_names():
+def test_a_cluster_is_all_or_nothing_under_its_own_names() -> None:
     """count equals minCount, and each node has the order's name."""
     body = native.creating_call(order(nodes=3)).body
     assert ("3", "3") == (body["count"], body["minCount"])
     assert {"train-0": {}, "train-1": {}, "train-2": {}} == body["perInstanceProperties"]
 
 
-def test_one_place_is_a_zonal_call_and_several_are_a_regional_one():
+def test_one_place_is_a_zonal_call_and_several_are_a_regional_one() -> None:
     """One candidate goes to its zone; several go out as one regional call that denies the zones the
     plan does not hold.
     """
@@ -38,7 +38,7 @@ def test_one_place_is_a_zonal_call_and_several_are_a_regional_one():
     } == both.body["locationPolicy"]
 
 
-def test_a_candidate_without_a_zone_leaves_the_zone_to_google():
+def test_a_candidate_without_a_zone_leaves_the_zone_to_google() -> None:
     """Where the catalog knows only the region, the region is asked, and no zone is named."""
     call = native.creating_call(order(candidate("", region="us-east4")))
     assert (grouping.REGIONAL, "us-east4", {"targetShape": "ANY_SINGLE_ZONE"}) == (
@@ -48,7 +48,7 @@ def test_a_candidate_without_a_zone_leaves_the_zone_to_google():
     )
 
 
-def test_machine_types_are_ranked_in_the_plan_s_order():
+def test_machine_types_are_ranked_in_the_plan_s_order() -> None:
     """Several machine types go out as ranked selections, and no machine type of their own."""
     body = native.creating_call(
         order(candidate(machine_type="g2-standard-4"), candidate(machine_type="g2-standard-8"))
@@ -113,14 +113,14 @@ G4, G8 = "g2-standard-4", "g2-standard-8"
         ([candidate(A, "a2-highgpu-8g"), candidate(A, "a2-megagpu-16g")], 1),
     ],
 )
-def test_a_group_never_changes_the_plan_s_order(candidates, expected):
+def test_a_group_never_changes_the_plan_s_order(candidates, expected) -> None:
     """Only leading candidates that Google would try in this very order, or that rank equal, share a
     call.
     """
     assert expected == grouping.group(candidates)
 
 
-def test_spot_is_deleted_when_taken_and_never_restarted():
+def test_spot_is_deleted_when_taken_and_never_restarted() -> None:
     """Spot: its own provisioning model, no restart, deleted on preemption unless the spec keeps."""
     assert {
         "onHostMaintenance": "TERMINATE",
@@ -136,7 +136,7 @@ def test_spot_is_deleted_when_taken_and_never_restarted():
     )
 
 
-def test_on_demand_without_a_ttl_has_no_termination_action():
+def test_on_demand_without_a_ttl_has_no_termination_action() -> None:
     """instanceTerminationAction goes with a run limit or with Spot only."""
     assert {
         "onHostMaintenance": "TERMINATE",
@@ -145,7 +145,7 @@ def test_on_demand_without_a_ttl_has_no_termination_action():
     } == properties()["scheduling"]
 
 
-def test_b34_the_run_limit_deletes_or_stops_and_says_so():
+def test_b34_the_run_limit_deletes_or_stops_and_says_so() -> None:
     """A ttl is carried out by Google: it deletes, or stops and then drops the local SSD, and the
     ticket's notes say which.
     """
@@ -166,14 +166,14 @@ def test_b34_the_run_limit_deletes_or_stops_and_says_so():
     assert "onInstanceStopAction" not in without.body["instanceProperties"]["scheduling"]
 
 
-def test_b34_ttl_is_no_edit_in_place():
+def test_b34_ttl_is_no_edit_in_place() -> None:
     """Google changes the schedule of stopped machines only, so a ttl is not among the edits in
     place.
     """
     assert "ttl" not in CAPABILITIES.in_place
 
 
-def test_flex_start_waits_in_one_zone_with_a_run_limit():
+def test_flex_start_waits_in_one_zone_with_a_run_limit() -> None:
     """Flex-start is an insert with a queue, a run limit (7 days without a ttl) and no reservation."""
     call = native.creating_call(order(candidate(capacity="flex-start"), wait_s=900))
     assert (grouping.INSERT, "train-0") == (call.method, call.body["name"])
@@ -193,7 +193,7 @@ def test_flex_start_waits_in_one_zone_with_a_run_limit():
 @pytest.mark.parametrize(
     ("wait_s", "expected"), [(0, "0"), (60, "0"), (90, "7200"), (86_400, "7200")]
 )
-def test_flex_start_s_queue_stays_within_google_s_bounds(wait_s, expected):
+def test_flex_start_s_queue_stays_within_google_s_bounds(wait_s, expected) -> None:
     """Under 90 seconds means now or never; else the queue outlives the run, up to Google's two
     hours, so that the next run can wait on.
     """
@@ -205,14 +205,14 @@ def test_flex_start_s_queue_stays_within_google_s_bounds(wait_s, expected):
     ("capacity", "ttl_s"),
     [("flex-start", 300), ("flex-start", 8 * 86_400), ("on-demand", 121 * 86_400)],
 )
-def test_a_ttl_beyond_google_s_range_is_refused_before_any_call(capacity, ttl_s):
+def test_a_ttl_beyond_google_s_range_is_refused_before_any_call(capacity, ttl_s) -> None:
     """What Google cannot guard is not bought, and the refusal is not remembered for other specs."""
     with pytest.raises(Unsupported, match="wanted a ttl from") as caught:
         native.creating_call(order(candidate(capacity=capacity), ttl_s=ttl_s))
     assert 0 == caught.value.block_s
 
 
-def test_several_flex_start_nodes_are_made_at_once_or_not():
+def test_several_flex_start_nodes_are_made_at_once_or_not() -> None:
     """Google queues single machines only, so several go out as one bulk insert, and the notes say
     so.
     """
@@ -221,14 +221,14 @@ def test_several_flex_start_nodes_are_made_at_once_or_not():
     assert any("queues only single machines" in note for note in call.notes)
 
 
-def test_flex_start_needs_a_zone():
+def test_flex_start_needs_a_zone() -> None:
     """A place of which only the region is known cannot queue."""
     with pytest.raises(Unsupported, match="wanted a zone"):
         native.creating_call(order(candidate("", region="us-east4", capacity="flex-start")))
 
 
 @pytest.mark.parametrize("name", ["mine", "projects/other/reservations/mine"])
-def test_a_reservation_is_named_under_the_key_that_works(name):
+def test_a_reservation_is_named_under_the_key_that_works(name) -> None:
     """A reservation is consumed by its name, in this project or a shared one."""
     affinity = properties(candidate(capacity="reservation", reservation=name))[
         "reservationAffinity"
@@ -243,7 +243,7 @@ def test_a_reservation_is_named_under_the_key_that_works(name):
 @pytest.mark.parametrize(
     ("capacity", "expected"), [("on-demand", "ANY_RESERVATION"), ("spot", "NO_RESERVATION")]
 )
-def test_open_reservations_are_for_on_demand_only(capacity, expected):
+def test_open_reservations_are_for_on_demand_only(capacity, expected) -> None:
     """On demand may use an open reservation, which is paid for already; Spot cannot."""
     assert {"consumeReservationType": expected} == properties(candidate(capacity=capacity))[
         "reservationAffinity"

@@ -10,7 +10,7 @@ from tests.unit.gcp_compile_rig import properties
 OWN = "ssh-ed25519 BBBB gpus-own-train"
 
 
-def test_the_clusters_own_key_stands_beside_the_users():
+def test_the_clusters_own_key_stands_beside_the_users() -> None:
     """Two lines of one metadata item, the user's first; alone where the user gives none."""
     both = properties(ssh_public_key="ssh-ed25519 AAAA me", own_public_key=OWN)["metadata"]["items"]
     assert [{"key": "ssh-keys", "value": f"gpus:ssh-ed25519 AAAA me\ngpus:{OWN}"}] == both
@@ -22,7 +22,7 @@ def test_the_clusters_own_key_stands_beside_the_users():
     )
 
 
-def test_b32_what_a_machine_is_told_at_its_start_is_bounded_when_planning():
+def test_b32_what_a_machine_is_told_at_its_start_is_bounded_when_planning() -> None:
     """More than Google takes in a value is a problem of the section, with both sizes; what fits is
     none.
     """
@@ -36,7 +36,7 @@ def test_b32_what_a_machine_is_told_at_its_start_is_bounded_when_planning():
     )
 
 
-def test_a_login_that_the_declaration_rules_out_is_known():
+def test_a_login_that_the_declaration_rules_out_is_known() -> None:
     """A managed network and a machine without an address outside take no ssh from here; everything
     else does.
     """
@@ -49,7 +49,7 @@ def test_a_login_that_the_declaration_rules_out_is_known():
     assert "" == MANIFEST.limits.unreachable(None, Setup(options=(("container", "job:1"),)))
 
 
-def test_the_ssh_key_is_metadata_and_there_is_none_without_one():
+def test_the_ssh_key_is_metadata_and_there_is_none_without_one() -> None:
     """ssh-keys holds user and key; without a key there is no metadata and no service account."""
     assert [{"key": "ssh-keys", "value": "gpus:ssh-ed25519 AAAA me"}] == properties(
         ssh_public_key="ssh-ed25519 AAAA me\n"
@@ -57,7 +57,7 @@ def test_the_ssh_key_is_metadata_and_there_is_none_without_one():
     assert not {"metadata", "serviceAccounts"} & properties().keys()
 
 
-def test_the_container_s_script_is_a_valid_shell_script_with_the_image_quoted():
+def test_the_container_s_script_is_a_valid_shell_script_with_the_image_quoted() -> None:
     """bash parses the script, and the image stands in it quoted."""
     script = machine_metadata.start_up_script("nvcr.io/nvidia/pytorch:25.09-py3")
     assert 0 == subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode
@@ -82,7 +82,7 @@ case $1 in
 esac
 """
 
-    def __init__(self, home):
+    def __init__(self, home) -> None:
         self.home, self.tools = home, home / "tools"
         self.tools.mkdir()
         tools = {
@@ -117,7 +117,7 @@ esac
         ]
 
 
-def test_b32_a_finished_container_is_not_run_again_at_the_next_boot(tmp_path):
+def test_b32_a_finished_container_is_not_run_again_at_the_next_boot(tmp_path) -> None:
     """Ended with 0: the next boot leaves it alone. Failed, or gone down with the machine: it is
     started. Another image: run anew.
     """

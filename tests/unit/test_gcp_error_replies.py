@@ -45,7 +45,7 @@ from tests.unit.gcp_errors_rig import CREATE, READ, TOKEN, body
         (418, "neverHeard", Unclassified),
     ],
 )
-def test_a_refused_create_is_read_by_its_reason_then_its_status(status, reason, kind):
+def test_a_refused_create_is_read_by_its_reason_then_its_status(status, reason, kind) -> None:
     """The reason of the body decides; the status where the reason is unknown."""
     error = from_http(status, body(reason, status), CREATE)
     assert kind is type(error)
@@ -53,7 +53,7 @@ def test_a_refused_create_is_read_by_its_reason_then_its_status(status, reason, 
         assert TOKEN == error.token
 
 
-def test_error_info_of_the_newer_bodies_wins():
+def test_error_info_of_the_newer_bodies_wins() -> None:
     """`details[].reason` (google.rpc.ErrorInfo) is more telling than the old reason."""
     details = [
         {
@@ -67,12 +67,12 @@ def test_error_info_of_the_newer_bodies_wins():
     assert InsufficientFunds is type(from_http(403, body("forbidden", details=billing), CREATE))
 
 
-def test_a_server_s_patience_is_passed_on():
+def test_a_server_s_patience_is_passed_on() -> None:
     """Retry-After reaches the engine."""
     assert 7.0 == from_http(429, "{}", CREATE, "7").retry_after_s
 
 
-def test_reads_that_fail_are_passing_faults():
+def test_reads_that_fail_are_passing_faults() -> None:
     """A 5xx or a lost answer of a call that creates nothing is Transient."""
     for status in (500, 502, 503, 504):
         assert Transient is type(from_http(status, "<html>", READ))
@@ -80,7 +80,7 @@ def test_reads_that_fail_are_passing_faults():
     assert Transient is type(from_exception(TimeoutError("x"), READ))
 
 
-def test_nothing_was_sent_when_no_connection_was_made():
+def test_nothing_was_sent_when_no_connection_was_made() -> None:
     """A refused connection and a name that does not resolve are passing faults, with a clear line,
     also for a create.
     """
@@ -96,7 +96,7 @@ def test_nothing_was_sent_when_no_connection_was_made():
         assert "look at the network" in str(found)
 
 
-def test_a_lost_or_unreadable_answer_of_a_create_is_an_unknown_outcome():
+def test_a_lost_or_unreadable_answer_of_a_create_is_an_unknown_outcome() -> None:
     """Timeouts, resets, half answers and web pages leave open whether a machine was made."""
     import http.client
 
@@ -139,13 +139,13 @@ def client_exceptions():
 @pytest.mark.parametrize(
     "kind", sorted(set(client_exceptions()), key=lambda kind: (kind.__module__, kind.__name__))
 )
-def test_every_exception_of_the_client_is_in_the_table(kind):
+def test_every_exception_of_the_client_is_in_the_table(kind) -> None:
     """A new class in Google's packages that no row covers fails here."""
     assert known_exception(kind)
 
 
 @pytest.mark.parametrize("name", sorted(EXCEPTIONS))
-def test_every_exception_row_names_a_class_that_exists(name):
+def test_every_exception_row_names_a_class_that_exists(name) -> None:
     """A row whose class is gone from the client fails here."""
     import importlib
 
@@ -153,7 +153,7 @@ def test_every_exception_row_names_a_class_that_exists(name):
     assert issubclass(getattr(importlib.import_module(module), kind), BaseException)
 
 
-def test_an_exception_of_our_own_making_is_unclassified():
+def test_an_exception_of_our_own_making_is_unclassified() -> None:
     """What no row covers is reported loudly, not taken for a passing fault."""
     assert Unclassified is type(from_exception(KeyError("x"), CREATE))
 
@@ -169,7 +169,7 @@ def test_an_exception_of_our_own_making_is_unclassified():
         "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJ4In0.c2ln",
     ],
 )
-def test_secrets_never_reach_a_message(secret):
+def test_secrets_never_reach_a_message(secret) -> None:
     """Tokens and keys are taken out of whatever the client says."""
     shown = str(from_exception(ValueError(f"bad answer: {secret} end"), CREATE))
     for part in ("abc.def", "A0ARrdaM", "s3cr3t", "MIIEvQ", "c2ln"):
@@ -177,7 +177,7 @@ def test_secrets_never_reach_a_message(secret):
     assert "\n" not in clean(f"a\n{secret}\nb")
 
 
-def test_every_class_is_one_of_the_tree():
+def test_every_class_is_one_of_the_tree() -> None:
     """The table maps to the product's own classes only, and leaves nothing to a bare CloudError."""
     for row in [*CODES.values(), *STATUSES.values(), *EXCEPTIONS.values()]:
         assert issubclass(row.kind, CloudError) and row.kind is not CloudError
@@ -191,7 +191,7 @@ def test_every_class_is_one_of_the_tree():
         )
 
 
-def test_a_missing_field_is_not_a_missing_login():
+def test_a_missing_field_is_not_a_missing_login() -> None:
     """The reason `required` is a sign-in at 401 and a bad request at 400."""
     body = json.dumps(
         {

@@ -56,7 +56,7 @@ def operation(*entries):
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_every_row_is_reachable_and_gives_its_class(code):
+def test_every_row_is_reachable_and_gives_its_class(code) -> None:
     """Each code, seen in an operation and in an HTTP refusal, gives the class that its row names,
     with where and when it was seen.
     """
@@ -72,7 +72,7 @@ def test_every_row_is_reachable_and_gives_its_class(code):
 
 
 @pytest.mark.parametrize("status", sorted(STATUSES))
-def test_every_status_row_is_reachable(status):
+def test_every_status_row_is_reachable(status) -> None:
     """A refusal whose body names no known code is read by its status."""
     row = STATUSES[status]
     assert row.kind is type(from_http(status, "<html>no json</html>", CREATE))
@@ -83,7 +83,7 @@ def test_every_status_row_is_reachable(status):
     "code",
     ["ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"],
 )
-def test_b18_every_known_stockout_code_is_a_stockout(code):
+def test_b18_every_known_stockout_code_is_a_stockout(code) -> None:
     """Each of the codes blocks the machine type and capacity kind in that zone, for a while."""
     error = from_operation(operation(entry(code)), READ)
     assert NoCapacity is type(error)
@@ -91,14 +91,14 @@ def test_b18_every_known_stockout_code_is_a_stockout(code):
     assert error.block_s > 0
 
 
-def test_b18_an_unheard_of_code_with_the_reason_is_a_stockout():
+def test_b18_an_unheard_of_code_with_the_reason_is_a_stockout() -> None:
     """The reason resource_availability decides where the code is new."""
     assert NoCapacity is type(
         from_operation(operation(entry("REGION_POOL_X", reason="resource_availability")), READ)
     )
 
 
-def test_b18_an_unknown_code_without_reason_is_shown_as_is():
+def test_b18_an_unknown_code_without_reason_is_shown_as_is() -> None:
     """It is no stockout: its code and words reach the user, and it is settled like an unknown
     outcome.
     """
@@ -111,7 +111,7 @@ def test_b18_an_unknown_code_without_reason_is_shown_as_is():
     assert () == error.scopes
 
 
-def test_b19_a_regional_quota_skips_that_region_only():
+def test_b19_a_regional_quota_skips_that_region_only() -> None:
     """It names metric, limit and the page to ask, and blocks that GPU's kind of capacity in that
     region.
     """
@@ -135,20 +135,20 @@ def test_b19_a_regional_quota_skips_that_region_only():
         assert part in str(error)
 
 
-def test_b19_a_quota_that_counts_no_gpus_skips_the_whole_region():
+def test_b19_a_quota_that_counts_no_gpus_skips_the_whole_region() -> None:
     """CPUs or disk stop everything in the region."""
     error = from_operation(operation(quota("ssd_total_gb", "us-central1", 500.0)), READ)
     assert (Scope("gcp", "us-central1"),) == error.scopes
 
 
-def test_b19_the_global_quota_stops_the_provider():
+def test_b19_the_global_quota_stops_the_provider() -> None:
     """GPUS_ALL_REGIONS counts everywhere, so nothing else of Google is tried."""
     error = from_operation(operation(quota("gpus_all_regions")), READ)
     assert (Scope("gcp"),) == error.scopes
     assert "over all regions" in str(error)
 
 
-def test_b19_a_stockout_whose_text_speaks_of_quota_is_a_stockout():
+def test_b19_a_stockout_whose_text_speaks_of_quota_is_a_stockout() -> None:
     """Words decide nothing."""
     error = from_operation(
         operation(
@@ -166,7 +166,7 @@ def test_b19_a_stockout_whose_text_speaks_of_quota_is_a_stockout():
     assert QuotaExceeded is type(said)
 
 
-def test_b21_a_type_that_the_zone_lacks_skips_that_zone_only():
+def test_b21_a_type_that_the_zone_lacks_skips_that_zone_only() -> None:
     """400 and 404 on a create block the machine type in that zone, however it is bought, and
     nothing else.
     """
@@ -176,7 +176,7 @@ def test_b21_a_type_that_the_zone_lacks_skips_that_zone_only():
         assert (Scope("gcp", "us-central1", "us-central1-a", "a3-highgpu-8g"),) == error.scopes
 
 
-def test_b22_the_zones_that_google_names_become_hints():
+def test_b22_the_zones_that_google_names_become_hints() -> None:
     """zonesAvailable is a hint without the zone that failed; a hinted zone of the same call is not
     blocked.
     """
@@ -206,7 +206,7 @@ def test_b22_the_zones_that_google_names_become_hints():
     assert () == empty.hints
 
 
-def test_a_refusal_always_blocks_something_of_the_call():
+def test_a_refusal_always_blocks_something_of_the_call() -> None:
     """Were every place of a call hinted at, all would be blocked: a walk must end."""
     error = from_operation(
         operation(
@@ -222,7 +222,7 @@ def test_a_refusal_always_blocks_something_of_the_call():
     assert (PLACE,) == error.scopes
 
 
-def test_an_attached_gpu_runs_out_whatever_host_it_hangs_on():
+def test_an_attached_gpu_runs_out_whatever_host_it_hangs_on() -> None:
     """On N1 the scope is the GPU, not the host's machine type."""
     context = READ._replace(
         candidates=(
@@ -244,18 +244,18 @@ def test_an_attached_gpu_runs_out_whatever_host_it_hangs_on():
         (entry("UNHEARD_OF"), Unclassified, ()),
     ],
 )
-def test_a_missed_minimum_is_read_by_what_stands_beside_it(beside, kind, scopes):
+def test_a_missed_minimum_is_read_by_what_stands_beside_it(beside, kind, scopes) -> None:
     """VM_MIN_COUNT_NOT_REACHED is the wrapper; the widest of its siblings is the cause."""
     error = from_operation(operation(entry("VM_MIN_COUNT_NOT_REACHED"), beside), READ)
     assert (kind, scopes) == (type(error), error.scopes)
 
 
-def test_a_missed_minimum_alone_is_a_stockout():
+def test_a_missed_minimum_alone_is_a_stockout() -> None:
     """Without a sibling the places of the call are taken as sold out."""
     assert NoCapacity is type(from_operation(operation(entry("VM_MIN_COUNT_NOT_REACHED")), READ))
 
 
-def test_the_widest_of_several_errors_counts():
+def test_the_widest_of_several_errors_counts() -> None:
     """A global quota beside stockouts and a regional quota stops the provider."""
     error = from_operation(
         operation(
@@ -269,7 +269,7 @@ def test_the_widest_of_several_errors_counts():
     assert (Scope("gcp"),) == error.scopes
 
 
-def test_a_failed_operation_without_errors_is_not_a_success():
+def test_a_failed_operation_without_errors_is_not_a_success() -> None:
     """An empty error list is shown with what there is (SkyPilot read it as success)."""
     assert Unclassified is type(
         from_operation({"status": "DONE", "httpErrorStatusCode": 503, "error": {}}, READ)

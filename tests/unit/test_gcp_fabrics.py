@@ -22,7 +22,7 @@ from tests.unit.gcp_families_rig import (  # noqa: F401
 @pytest.mark.parametrize(
     "machine_type", [kind for kind, row in FAMILIES.items() if row[4] and kind not in FUTURE]
 )
-def test_a_named_fabric_is_compiled_for_its_zone(rig, machine_type):
+def test_a_named_fabric_is_compiled_for_its_zone(rig, machine_type) -> None:
     """Every interface in its network, RDMA ones of their type, an outside address on the first
     alone; the machine is had with them.
     """
@@ -36,7 +36,7 @@ def test_a_named_fabric_is_compiled_for_its_zone(rig, machine_type):
     assert len(found) == len({nic["subnetwork"] for nic in found})
 
 
-def test_without_a_fabric_for_the_zone_there_is_one_interface(rig):
+def test_without_a_fabric_for_the_zone_there_is_one_interface(rig) -> None:
     """A fabric of another zone, or of another kind of machine, leaves the machine with a single
     ordinary interface.
     """
@@ -46,7 +46,7 @@ def test_without_a_fabric_for_the_zone_there_is_one_interface(rig):
     assert [1, 1] == [len(seen(rig, ticket)["networkInterfaces"]) for ticket in (elsewhere, unlike)]
 
 
-def test_zones_with_unlike_fabrics_share_no_call():
+def test_zones_with_unlike_fabrics_share_no_call() -> None:
     """One body serves a whole call: a zone whose interfaces differ goes out by itself."""
     run = [
         candidate("a3-ultragpu-8g", zone=zone)
@@ -58,7 +58,7 @@ def test_zones_with_unlike_fabrics_share_no_call():
     assert 3 == grouping.group(run)
 
 
-def test_machines_of_unlike_disks_or_interfaces_share_no_call():
+def test_machines_of_unlike_disks_or_interfaces_share_no_call() -> None:
     """A call has one boot disk and one set of local SSDs, so that only types that take the same go
     together.
     """
@@ -134,12 +134,12 @@ RDMA = {"network": "r", "subnetwork": "r-#", "nic_type": "MRDMA", "count": 8}
         ),
     ],
 )
-def test_a_fabric_is_checked_before_anything_is_planned(given, paths):
+def test_a_fabric_is_checked_before_anything_is_planned(given, paths) -> None:
     """Every problem with its path; a fabric that fits no machine type names the shapes there are."""
     assert paths == [problem.path for problem in problems({"fabric": given})]
 
 
-def test_a_fabric_that_fits_nothing_names_the_shapes():
+def test_a_fabric_that_fits_nothing_names_the_shapes() -> None:
     """Three interfaces are no machine's: the message lists each shape with the machine types that
     have it.
     """
@@ -154,7 +154,7 @@ def spec(**rest):
     return Cluster(name="train", gpu=Gpu("H200", count=8, spot="only"), providers=["gcp"], **rest)
 
 
-def test_the_row_says_single_nic_unless_a_fabric_is_named():
+def test_the_row_says_single_nic_unless_a_fabric_is_named() -> None:
     """The plan's row says which interfaces the machine gets, by the spec's own options."""
     assert "single NIC: options.gcp.fabric names no 2 gVNIC + 8 MRDMA for this zone" in " ".join(
         render.as_text(plan("H200:8", spot="only")).split()
@@ -168,7 +168,7 @@ def test_the_row_says_single_nic_unless_a_fabric_is_named():
     assert not plan("L4:1").notes
 
 
-def test_fabric_names_stand_as_given_or_as_links():
+def test_fabric_names_stand_as_given_or_as_links() -> None:
     """Bare names become links of the candidate's region; a shared network's links stay as they are."""
     shared = {
         "network": "projects/host/global/networks/h-#",

@@ -27,7 +27,7 @@ NOT_SOLD = [(kind, way) for kind, row in FAMILIES.items() for way in KINDS if wa
 
 
 @pytest.mark.parametrize(("machine_type", "capacity"), SOLD)
-def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capacity):
+def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capacity) -> None:
     """Ordered, made, running, and seen as what was ordered; bare metal with its fabric, the others
     with one interface.
     """
@@ -53,7 +53,7 @@ def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capa
 
 
 @pytest.mark.parametrize(("machine_type", "capacity"), NOT_SOLD)
-def test_what_google_does_not_sell_is_refused_before_any_call(rig, machine_type, capacity):
+def test_what_google_does_not_sell_is_refused_before_any_call(rig, machine_type, capacity) -> None:
     """The ordering restrictions of a family: nothing is sent, the refusal names the ways there are,
     and other specs are not blocked.
     """
@@ -67,7 +67,9 @@ def test_what_google_does_not_sell_is_refused_before_any_call(rig, machine_type,
 
 
 @pytest.mark.parametrize(("machine_type", "capacity"), NOT_SOLD)
-def test_the_rehearsal_refuses_what_google_does_not_sell(rig, machine_type, capacity, monkeypatch):
+def test_the_rehearsal_refuses_what_google_does_not_sell(
+    rig, machine_type, capacity, monkeypatch
+) -> None:
     """The cloud has the rule too: an adapter that forgot it would be refused."""
     if capacity == "reservation":
         reserve(rig, machine_type, FAMILIES[machine_type][2])
@@ -85,7 +87,7 @@ def test_the_rehearsal_refuses_what_google_does_not_sell(rig, machine_type, capa
         rig.gcp.submit(order(candidate(machine_type, capacity), options=options))
 
 
-def test_bare_metal_is_not_ordered_without_its_fabric(rig):
+def test_bare_metal_is_not_ordered_without_its_fabric(rig) -> None:
     """A4X Max has no gVNIC: without named networks there is nothing to send."""
     reserve(rig, "a4x-maxgpu-4g-metal", "us-central1-a", future=True)
     with pytest.raises(
@@ -96,7 +98,7 @@ def test_bare_metal_is_not_ordered_without_its_fabric(rig):
     assert 0 == rig.calls("instances.bulkInsert")
 
 
-def test_the_image_follows_the_processor_and_the_boot_disk_the_family():
+def test_the_image_follows_the_processor_and_the_boot_disk_the_family() -> None:
     """A4X starts an Arm image unless the user names one; A3 Ultra, A4, A4X and G4 take Hyperdisk
     Balanced only.
     """
@@ -128,7 +130,7 @@ def test_the_image_follows_the_processor_and_the_boot_disk_the_family():
     )
 
 
-def test_an_image_of_the_wrong_processor_is_configuration(rig):
+def test_an_image_of_the_wrong_processor_is_configuration(rig) -> None:
     """An x86 image on an Arm machine: refused by the cloud, and told as a matter of the
     declaration.
     """
@@ -152,7 +154,7 @@ def test_an_image_of_the_wrong_processor_is_configuration(rig):
         ("g2-standard-96", False, 8),
     ],
 )
-def test_local_ssd_comes_with_the_type_or_can_be_added(machine_type, bundled, most):
+def test_local_ssd_comes_with_the_type_or_can_be_added(machine_type, bundled, most) -> None:
     """-nolssd types have none and take none; G4 takes four for each GPU."""
     assert (bundled, most) == (
         machines.bundled_ssd(machine_type),
@@ -160,14 +162,14 @@ def test_local_ssd_comes_with_the_type_or_can_be_added(machine_type, bundled, mo
     )
 
 
-def test_only_whole_gpus_of_g4_are_sold():
+def test_only_whole_gpus_of_g4_are_sold() -> None:
     """A fraction of a GPU cannot be asked for by a whole count, and is not declared."""
     assert [False] * 3 + [True] * 4 == [
         CAPABILITIES.orders(f"g4-standard-{vcpus}") for vcpus in (6, 12, 24, 48, 96, 192, 384)
     ]
 
 
-def test_adapter_and_stand_in_agree_on_every_family():
+def test_adapter_and_stand_in_agree_on_every_family() -> None:
     """Two tables, written apart: what is never sold, what is bound, how many interfaces there are."""
     for machine_type in FAMILIES:
         row = machines.family(machine_type)

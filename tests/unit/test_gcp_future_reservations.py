@@ -25,7 +25,7 @@ from tests.unit.gcp_rig import order
         "a4x-highgpu-4g",
     ],
 )
-def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_type):
+def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_type) -> None:
     """RESERVATION_BOUND with a termination action, under the zone that the look-up found; it is
     seen as a reservation, and ends with it.
     """
@@ -48,7 +48,7 @@ def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_
     assert "gone" == rig.status(ticket.handles[0])
 
 
-def test_an_ordinary_reservation_binds_nothing(rig):
+def test_an_ordinary_reservation_binds_nothing(rig) -> None:
     """A reservation that no future one delivered is used by a standard machine; so is one for a
     family that is never bound.
     """
@@ -57,7 +57,7 @@ def test_an_ordinary_reservation_binds_nothing(rig):
     assert "STANDARD" == seen(rig, ticket)["scheduling"]["provisioningModel"]
 
 
-def test_a_future_reservation_of_a_family_that_is_never_bound(rig):
+def test_a_future_reservation_of_a_family_that_is_never_bound(rig) -> None:
     """A2's future reservations deliver ordinary ones."""
     reserve(rig, "a2-highgpu-8g", "us-central1-a", future=True)
     assert (
@@ -68,7 +68,7 @@ def test_a_future_reservation_of_a_family_that_is_never_bound(rig):
     )
 
 
-def test_a_reservation_that_is_not_due_yet_is_not_there(rig):
+def test_a_reservation_that_is_not_due_yet_is_not_there(rig) -> None:
     """Before its start a future reservation has delivered nothing: refused without a creating call."""
     window = {"startTime": "2027-03-15T00:00:00Z", "duration": {"seconds": "86400"}}
     reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True, timeWindow=window)
@@ -77,7 +77,7 @@ def test_a_reservation_that_is_not_due_yet_is_not_there(rig):
     assert 0 == rig.calls("instances.bulkInsert")
 
 
-def test_a_reservation_elsewhere_is_named(rig):
+def test_a_reservation_elsewhere_is_named(rig) -> None:
     """The refusal of a place says where the reservation is; nothing is sent, nothing remembered."""
     reserve(rig, "a3-highgpu-8g", "us-central1-a")
     with pytest.raises(Unsupported, match="it is in us-central1-a") as caught:
@@ -85,7 +85,7 @@ def test_a_reservation_elsewhere_is_named(rig):
     assert 0 == rig.calls("instances.bulkInsert") and 0 == caught.value.block_s
 
 
-def test_an_order_on_a_reservation_without_a_zone_is_settled(rig):
+def test_an_order_on_a_reservation_without_a_zone_is_settled(rig) -> None:
     """A lost answer is found again by the token, in the zone of the reservation; bought once."""
     reserve(rig, "a4x-highgpu-4g", "us-central1-a", future=True)
     rig.store.add_fault("gcp", "instances.bulkInsert", "reply-lost", 1)
@@ -96,7 +96,7 @@ def test_an_order_on_a_reservation_without_a_zone_is_settled(rig):
     assert ("us-central1-a", 1) == (ticket.placed.zone, len(rig.gcp.find("own1")))
 
 
-def test_a_reservation_that_is_used_up_is_no_capacity(rig):
+def test_a_reservation_that_is_used_up_is_no_capacity(rig) -> None:
     """The second machine of a reservation of one is refused as sold out."""
     reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True)
     rig.got(candidate("a4-highgpu-8g", "reservation"))

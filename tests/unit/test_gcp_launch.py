@@ -27,7 +27,7 @@ from tests.unit.gcp_rig import (
         ("n1-standard-8", "T4", 1, "on-demand"),
     ],
 )
-def test_b10_each_family_is_had_as_ordered(rig, machine_type, gpu, count, capacity):
+def test_b10_each_family_is_had_as_ordered(rig, machine_type, gpu, count, capacity) -> None:
     """L4 on G2, A100 on A2, H100 on A3, T4 attached to N1: made, running, and seen as what was
     ordered.
     """
@@ -47,7 +47,7 @@ def test_b10_each_family_is_had_as_ordered(rig, machine_type, gpu, count, capaci
     assert Mark("own1", "train", "gen1", "0123456789abcdef") == node.mark
 
 
-def test_b11_reported_accelerators_are_no_change(rig):
+def test_b11_reported_accelerators_are_no_change(rig) -> None:
     """The API reports the built-in GPU of an A2; the node is still the one that was ordered."""
     ticket = rig.got(candidate(machine_type="a2-highgpu-1g"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
@@ -62,7 +62,7 @@ def test_b11_reported_accelerators_are_no_change(rig):
     )
 
 
-def test_several_zones_go_out_as_one_call(rig):
+def test_several_zones_go_out_as_one_call(rig) -> None:
     """A sold-out first zone costs no second call: Google picks the next zone of the group, and the
     ticket says which.
     """
@@ -71,7 +71,7 @@ def test_several_zones_go_out_as_one_call(rig):
     assert (B, 1) == (ticket.placed.zone, rig.calls("regionInstances.bulkInsert"))
 
 
-def test_zones_that_the_plan_lacks_are_never_used(rig):
+def test_zones_that_the_plan_lacks_are_never_used(rig) -> None:
     """A zone outside of the group has stock, the group has none: refused, and nothing is made
     elsewhere.
     """
@@ -84,7 +84,7 @@ def test_zones_that_the_plan_lacks_are_never_used(rig):
     assert [] == list(rig.gcp.find("own1"))
 
 
-def test_machine_types_fall_back_within_one_call(rig):
+def test_machine_types_fall_back_within_one_call(rig) -> None:
     """With instance flexibility the second type of the group is had when the first is sold out."""
     rig.store.set_stock("gcp", "us-central1", "g2-standard-4", "on-demand", 0)
     group = [
@@ -97,13 +97,13 @@ def test_machine_types_fall_back_within_one_call(rig):
     assert ("g2-standard-8", A) == (ticket.placed.machine_type, ticket.placed.zone)
 
 
-def test_a_place_without_a_zone_is_filled_in(rig):
+def test_a_place_without_a_zone_is_filled_in(rig) -> None:
     """Where only the region is known, the placed candidate names the zone that was had."""
     ticket = rig.got(candidate("", region="us-central1"))
     assert ticket.placed.zone.startswith("us-central1-")
 
 
-def test_a_cluster_is_whole_and_in_one_zone(rig):
+def test_a_cluster_is_whole_and_in_one_zone(rig) -> None:
     """Two nodes: both or none, in one zone, in the order of their names."""
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 1)
     ticket = rig.got(candidate(A), candidate(B), nodes=2)
@@ -113,7 +113,7 @@ def test_a_cluster_is_whole_and_in_one_zone(rig):
     ]
 
 
-def test_a_cluster_that_does_not_fit_leaves_nothing(rig):
+def test_a_cluster_that_does_not_fit_leaves_nothing(rig) -> None:
     """One of two nodes could be had: refused as a stockout, all rolled back."""
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 1)
     ticket = rig.gcp.submit(order(candidate(A), nodes=2))
@@ -126,7 +126,7 @@ def test_a_cluster_that_does_not_fit_leaves_nothing(rig):
     assert [] == list(rig.gcp.find("own1"))
 
 
-def test_a_reservation_is_used_by_name(rig):
+def test_a_reservation_is_used_by_name(rig) -> None:
     """A reserved machine is had where the reservation is, and seen as such."""
     body = {
         "name": "mine",
@@ -145,7 +145,7 @@ def test_a_reservation_is_used_by_name(rig):
     assert "reservation" == rig.gcp.observe(ticket.handles)[0].capacity
 
 
-def test_flex_start_is_queued_until_there_is_room(rig):
+def test_flex_start_is_queued_until_there_is_room(rig) -> None:
     """No room: queued, not refused; once there is room, had."""
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "flex-start", 0)
     ticket = rig.gcp.submit(order(candidate(A, capacity="flex-start"), wait_s=3600))
@@ -158,7 +158,7 @@ def test_flex_start_is_queued_until_there_is_room(rig):
     assert "flex-start" == rig.had(ticket).placed.capacity
 
 
-def test_flex_start_s_wait_runs_out(rig):
+def test_flex_start_s_wait_runs_out(rig) -> None:
     """When the queue's time is over Google deletes the machine and the operation fails: refused,
     nothing left.
     """
@@ -170,7 +170,7 @@ def test_flex_start_s_wait_runs_out(rig):
     assert [] == list(rig.gcp.find("own1"))
 
 
-def test_a_ticket_survives_the_process(rig):
+def test_a_ticket_survives_the_process(rig) -> None:
     """Another adapter, another port: the ticket's own strings are enough to poll on."""
     ticket = rig.gcp.submit(order())
     other = standin.start(rig.store)
@@ -182,7 +182,7 @@ def test_a_ticket_survives_the_process(rig):
         other.close()
 
 
-def test_what_was_delivered_is_compared_with_the_order(rig):
+def test_what_was_delivered_is_compared_with_the_order(rig) -> None:
     """A machine of another type under the order's name and generation is not taken for it."""
     rig.got(candidate(A, "g2-standard-4"))
     ticket = rig.gcp.resume(order(candidate(A, "g2-standard-8")))
@@ -191,7 +191,7 @@ def test_what_was_delivered_is_compared_with_the_order(rig):
     assert 1 == len(caught.value.handles)
 
 
-def test_a_machine_taken_while_starting_is_half_made(rig):
+def test_a_machine_taken_while_starting_is_half_made(rig) -> None:
     """A machine that is on its way out before the ticket was done is deleted first, and its place
     left alone for a while.
     """

@@ -18,7 +18,7 @@ from tests.unit.gcp_families_rig import (  # noqa: F401
 )
 
 
-def test_b35_the_preview_warns_that_local_ssd_data_goes():
+def test_b35_the_preview_warns_that_local_ssd_data_goes() -> None:
     """on_ttl: keep on a machine with local SSD: the plan says that Google discards it at a stop;
     without local SSD, or without keep, it does not.
     """
@@ -54,7 +54,7 @@ def test_b35_the_preview_warns_that_local_ssd_data_goes():
     "machine_type",
     [kind for kind, row in FAMILIES.items() if "spot" in row[3] and not kind.endswith("-nolssd")],
 )
-def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, machine_type):
+def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, machine_type) -> None:
     """on_ttl: keep sends discardLocalSsd where there is local SSD, the cloud takes it, and at its
     limit the machine is stopped, not gone.
     """
@@ -68,7 +68,7 @@ def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, mac
     assert "ended" == rig.status(ticket.handles[0])
 
 
-def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig):
+def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig) -> None:
     """The end of a reservation stops a kept machine: with its local SSD discarded, as said."""
     reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True)
     found = seen(rig, rig.got(candidate("a4-highgpu-8g", "reservation"), on_ttl="keep"))[
@@ -89,7 +89,7 @@ def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig):
         ("a3-edgegpu-8g-nolssd", False),
     ],
 )
-def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards):
+def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards) -> None:
     """Stopped with discardLocalSsd where there is local SSD, and only there; seen as stopped by
     somebody, not preempted; started again as the same machine.
     """
@@ -105,7 +105,7 @@ def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards):
     assert 1 == rig.calls("instances.start")
 
 
-def test_b35_a_refused_stop_is_an_error(rig):
+def test_b35_a_refused_stop_is_an_error(rig) -> None:
     """HTTP 400 on a stop: classified, and the machine is seen running."""
     handle = rig.got(candidate("a2-ultragpu-8g")).handles[0]
     rig.store.add_fault("gcp", "instances.stop", "http", 1, status=400, reason="badRequest")
@@ -114,7 +114,7 @@ def test_b35_a_refused_stop_is_an_error(rig):
     assert "running" == rig.status(handle)
 
 
-def test_b41_a_start_without_room_leaves_it_stopped(rig):
+def test_b41_a_start_without_room_leaves_it_stopped(rig) -> None:
     """The zone is full: NoCapacity that names it; the machine is still there, stopped."""
     handle = rig.got(candidate("a2-ultragpu-8g")).handles[0]
     rig.gcp.update(handle, {"state": "stopped"})

@@ -15,7 +15,7 @@ from tests.unit.gcp_rig import (
 
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed"])
-def test_a_lost_answer_is_settled_by_the_token(rig, fault):
+def test_a_lost_answer_is_settled_by_the_token(rig, fault) -> None:
     """The work was done, the answer lost: one creating call on the wire, found again by its token,
     one machine.
     """
@@ -30,7 +30,7 @@ def test_a_lost_answer_is_settled_by_the_token(rig, fault):
 
 
 @pytest.mark.parametrize("fault", ["unavailable", "html"])
-def test_a_server_error_before_any_work_settles_to_nothing(rig, fault):
+def test_a_server_error_before_any_work_settles_to_nothing(rig, fault) -> None:
     """5xx and web pages leave the outcome open; looked up twice, nothing was made."""
     rig.store.add_fault("gcp", "instances.bulkInsert", fault, times=1)
     ordered = order()
@@ -41,14 +41,14 @@ def test_a_server_error_before_any_work_settles_to_nothing(rig, fault):
     assert 4 <= rig.calls("zoneOperations.list") + rig.calls("instances.list")
 
 
-def test_what_cannot_be_looked_up_stays_unknown(rig):
+def test_what_cannot_be_looked_up_stays_unknown(rig) -> None:
     """A refused look-up is no proof that nothing was made."""
     rig.store.add_fault("gcp", "zoneOperations.list", "forbidden")
     with pytest.raises(OutcomeUnknown, match="could not be looked up"):
         rig.gcp.resume(order())
 
 
-def test_the_same_token_buys_once(rig):
+def test_the_same_token_buys_once(rig) -> None:
     """Google does the work of one requestId once: a repeat returns the same operation."""
     ordered = order()
     first, second = rig.gcp.submit(ordered), rig.gcp.submit(ordered)
@@ -57,7 +57,7 @@ def test_the_same_token_buys_once(rig):
     assert 1 == len(rig.gcp.find("own1"))
 
 
-def test_a_taken_name_is_settled_not_bought_again(rig):
+def test_a_taken_name_is_settled_not_bought_again(rig) -> None:
     """409: the machine of this generation is there already, and is found."""
     rig.got(candidate(A))
     again = order(candidate(A))
@@ -77,7 +77,7 @@ def test_a_taken_name_is_settled_not_bought_again(rig):
         ("quota", QuotaExceeded),
     ],
 )
-def test_refusals_of_the_post_are_classified(rig, fault, kind):
+def test_refusals_of_the_post_are_classified(rig, fault, kind) -> None:
     """Refused before any work: its class, and one request."""
     rig.store.add_fault("gcp", "instances.bulkInsert", fault)
     with pytest.raises(kind):
@@ -85,7 +85,7 @@ def test_refusals_of_the_post_are_classified(rig, fault, kind):
     assert 1 == rig.calls("instances.bulkInsert")
 
 
-def test_a_closed_connection_is_not_tried_again(rig):
+def test_a_closed_connection_is_not_tried_again(rig) -> None:
     """The client's own repeat of an unanswered request is switched off: one POST, unknown outcome."""
     with answering(None) as (url, seen):
         with pytest.raises(OutcomeUnknown):
@@ -102,7 +102,7 @@ def test_a_closed_connection_is_not_tried_again(rig):
         b"garbage\r\n\r\n",
     ],
 )
-def test_an_unreadable_answer_to_a_create_is_an_unknown_outcome(rig, reply):
+def test_an_unreadable_answer_to_a_create_is_an_unknown_outcome(rig, reply) -> None:
     """A web page, half an answer, or no HTTP at all under status 200."""
     with answering(reply) as (url, seen):
         with pytest.raises(OutcomeUnknown):
@@ -110,14 +110,14 @@ def test_an_unreadable_answer_to_a_create_is_an_unknown_outcome(rig, reply):
     assert 1 == len(seen)
 
 
-def test_an_unreadable_answer_to_a_read_is_passing(rig):
+def test_an_unreadable_answer_to_a_read_is_passing(rig) -> None:
     """A read is asked again; it never means that a machine is gone."""
     with answering(raw(200, "<html>hello</html>", "text/html")) as (url, _):
         with pytest.raises(Transient):
             rig.adapter(url).observe([Handle("gcp", f"projects/rehearsal/zones/{A}/instances/x")])
 
 
-def test_no_connection_is_passing(rig):
+def test_no_connection_is_passing(rig) -> None:
     """Nothing listens: nothing was sent, also for a create."""
     with answering(None) as (url, _):
         pass
@@ -125,7 +125,7 @@ def test_no_connection_is_passing(rig):
         rig.adapter(url).submit(order())
 
 
-def test_a_proxy_is_not_asked_for_a_rehearsal(rig, monkeypatch):
+def test_a_proxy_is_not_asked_for_a_rehearsal(rig, monkeypatch) -> None:
     """The rehearsal's server is this process, whatever proxy the environment names."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)

@@ -12,7 +12,7 @@ from tests.unit.gcp_rig import (
 )
 
 
-def test_b29_gone_only_on_google_s_own_word(rig):
+def test_b29_gone_only_on_google_s_own_word(rig) -> None:
     """404 is gone; 403 and a lost connection raise and never read as gone."""
     ticket = rig.got()
     assert "gone" == rig.status(Handle("gcp", f"projects/rehearsal/zones/{A}/instances/nothing"))
@@ -25,7 +25,7 @@ def test_b29_gone_only_on_google_s_own_word(rig):
     assert "running" == rig.status(ticket.handles[0])
 
 
-def test_b29_a_preempted_machine_is_told(rig):
+def test_b29_a_preempted_machine_is_told(rig) -> None:
     """Taken back and stopped: preempted. Taken back and deleted: gone, and the detail says why."""
     from providers.rehearsal.clouds.gcp import console
 
@@ -45,7 +45,7 @@ def test_b29_a_preempted_machine_is_told(rig):
     ]
 
 
-def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig):
+def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig) -> None:
     """Stopped by its run limit: ended. Deleted by it: gone, and the detail says why."""
     kept = rig.got(candidate(A, "g2-standard-4"), ttl_s=3600, on_ttl="keep", generation="kept")
     released = rig.got(candidate(A, "g2-standard-4"), ttl_s=3600, generation="released")
@@ -55,7 +55,7 @@ def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig):
     assert ("gone", "ended by its run limit and deleted") == (node.status, node.detail)
 
 
-def test_a_stop_by_somebody_is_stopped(rig):
+def test_a_stop_by_somebody_is_stopped(rig) -> None:
     """A Spot machine that a user stopped is not called preempted."""
     ticket = rig.got(candidate(A, "g2-standard-4", capacity="spot"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
@@ -67,7 +67,7 @@ def test_a_stop_by_somebody_is_stopped(rig):
     assert "stopped" == rig.status(ticket.handles[0])
 
 
-def test_find_pages_through_everything_and_narrows(rig):
+def test_find_pages_through_everything_and_narrows(rig) -> None:
     """All machines of an owner, over zones and pages, and only those; narrowed by cluster and
     generation.
     """
@@ -80,7 +80,7 @@ def test_find_pages_through_everything_and_narrows(rig):
     assert [] == list(rig.gcp.find("own1", "train", "g2"))
 
 
-def test_find_follows_every_page(rig):
+def test_find_follows_every_page(rig) -> None:
     """Pages are followed by their token to the end."""
     page = {"items": {f"zones/{A}": {"instances": [instance("m1")]}}, "nextPageToken": "more"}
     last = {
@@ -93,7 +93,7 @@ def test_find_follows_every_page(rig):
     assert ["m1", "m2"] == [node.name for node in rig.gcp.find("own1")]
 
 
-def test_a_zone_that_google_cannot_reach_is_no_absence(rig):
+def test_a_zone_that_google_cannot_reach_is_no_absence(rig) -> None:
     """A partial answer raises: what is not seen is not taken for gone."""
     rig.gcp._client = Scripted([{"items": {f"zones/{A}": {"warning": {"code": "UNREACHABLE"}}}}])
     with pytest.raises(Transient, match=A):
@@ -117,7 +117,7 @@ class Scripted:
 
     project = "rehearsal"
 
-    def __init__(self, answers):
+    def __init__(self, answers) -> None:
         self.answers = list(answers)
 
     def pages(self, make, context):
@@ -125,7 +125,7 @@ class Scripted:
             yield self.answers.pop(0)
 
 
-def test_many_machines_are_seen_by_list(rig):
+def test_many_machines_are_seen_by_list(rig) -> None:
     """Ten nodes of one zone are seen in one list, in the handles' order; one that is not in it is
     asked for.
     """
@@ -156,7 +156,7 @@ def test_many_machines_are_seen_by_list(rig):
         ("SUSPENDED", [], "stopped"),
     ],
 )
-def test_b29_what_a_spot_machine_s_status_means(status, operations, expected):
+def test_b29_what_a_spot_machine_s_status_means(status, operations, expected) -> None:
     """Preempted, ended, stopped and stopping are told apart by the operation; Spot without one was
     preempted.
     """
@@ -171,7 +171,7 @@ def test_b29_what_a_spot_machine_s_status_means(status, operations, expected):
     assert expected == nodes.node(nodes.handle(seen), seen, told).status
 
 
-def test_a_run_limit_is_seen_without_operations():
+def test_a_run_limit_is_seen_without_operations() -> None:
     """A machine that stopped when its run limit was over ended by it, even when the operations are
     forgotten.
     """

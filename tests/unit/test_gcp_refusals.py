@@ -24,7 +24,7 @@ from tests.unit.gcp_rig import (
 )
 
 
-def test_b22_a_stockout_comes_with_the_operation_and_names_a_zone(rig):
+def test_b22_a_stockout_comes_with_the_operation_and_names_a_zone(rig) -> None:
     """The POST succeeds, the operation fails later; the refusal hints at the zone that Google
     names, and the second try succeeds there.
     """
@@ -43,7 +43,7 @@ def test_b22_a_stockout_comes_with_the_operation_and_names_a_zone(rig):
     "code",
     ["ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"],
 )
-def test_b18_each_stockout_code_of_an_operation_is_no_capacity(rig, code):
+def test_b18_each_stockout_code_of_an_operation_is_no_capacity(rig, code) -> None:
     """Whatever the code, nothing is left and the place is refused."""
     rig.store.add_fault("gcp", "instances.bulkInsert", "op-error", code=code)
     ticket = rig.gcp.submit(order(candidate(A)))
@@ -52,7 +52,7 @@ def test_b18_each_stockout_code_of_an_operation_is_no_capacity(rig, code):
         rig.gcp.poll(ticket)
 
 
-def test_an_unknown_code_is_unclassified_and_settles_to_nothing(rig):
+def test_an_unknown_code_is_unclassified_and_settles_to_nothing(rig) -> None:
     """It is shown as is; looked up by its token, the operation is over and nothing was made."""
     rig.store.add_fault("gcp", "instances.bulkInsert", "op-error", code="UNHEARD_OF")
     ordered = order(candidate(A))
@@ -66,7 +66,7 @@ def test_an_unknown_code_is_unclassified_and_settles_to_nothing(rig):
 @pytest.mark.parametrize(
     "code", ["RESOURCE_OPERATION_RATE_EXCEEDED", "RESOURCE_NOT_READY", "INTERNAL_ERROR"]
 )
-def test_a_passing_fault_that_ended_the_operation_is_settled(rig, code):
+def test_a_passing_fault_that_ended_the_operation_is_settled(rig, code) -> None:
     """The operation is over, so polling on would never end: it is looked up, and nothing was made."""
     rig.store.add_fault("gcp", "instances.bulkInsert", "op-error", code=code)
     ordered = order(candidate(A))
@@ -78,7 +78,7 @@ def test_a_passing_fault_that_ended_the_operation_is_settled(rig, code):
     assert rig.gcp.resume(ordered) is None
 
 
-def test_b19_quota_stops_what_it_counts(rig):
+def test_b19_quota_stops_what_it_counts(rig) -> None:
     """A regional limit blocks that GPU in that region; the global one blocks Google; both name
     metric and page.
     """
@@ -105,7 +105,9 @@ def test_b19_quota_stops_what_it_counts(rig):
         ),
     ],
 )
-def test_b19_a_quota_that_google_names_in_words_only_is_looked_up(rig, place, metric, scopes):
+def test_b19_a_quota_that_google_names_in_words_only_is_looked_up(
+    rig, place, metric, scopes
+) -> None:
     """HTTP 403 without quotaInfo: the quotas are read, so that the scope is known and no word is
     matched.
     """
@@ -120,7 +122,7 @@ def test_b19_a_quota_that_google_names_in_words_only_is_looked_up(rig, place, me
     )
 
 
-def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
+def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig) -> None:
     """400 "not in this zone" is Unsupported there, after one creating call."""
     with pytest.raises(Unsupported) as caught:
         rig.gcp.submit(order(candidate("us-central1-f")))
@@ -128,7 +130,7 @@ def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig):
     assert 1 == rig.calls("instances.bulkInsert")
 
 
-def test_a_missing_image_is_configuration_not_a_place(rig):
+def test_a_missing_image_is_configuration_not_a_place(rig) -> None:
     """The machine type is there, the image is not: trying elsewhere would not help, and the message
     says what may be wrong.
     """
@@ -145,7 +147,7 @@ def test_a_missing_image_is_configuration_not_a_place(rig):
     assert (Scope("gcp"),) == caught.value.scopes
 
 
-def test_a_missing_image_is_told_for_a_region_and_for_n1_too(rig):
+def test_a_missing_image_is_told_for_a_region_and_for_n1_too(rig) -> None:
     """Whatever the call, a boot image that is nowhere ends Google at once, and the option that
     names it is what to fix.
     """
@@ -158,7 +160,7 @@ def test_a_missing_image_is_told_for_a_region_and_for_n1_too(rig):
             )
 
 
-def test_b26_an_operation_that_google_does_not_know_is_not_sold_out(rig):
+def test_b26_an_operation_that_google_does_not_know_is_not_sold_out(rig) -> None:
     """Polled in another project, or long forgotten, with no machine there: what became of it is not
     known, and no place is blocked.
     """
@@ -175,14 +177,14 @@ def test_b26_an_operation_that_google_does_not_know_is_not_sold_out(rig):
 
 
 @pytest.mark.parametrize("project", ["My Project", "x", "UPPER-case", "a/b", "ends-with-"])
-def test_a_project_that_can_be_none_is_told_at_once(tmp_path, monkeypatch, project):
+def test_a_project_that_can_be_none_is_told_at_once(tmp_path, monkeypatch, project) -> None:
     """A word that is no project id is refused where it is read, before any call."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     with pytest.raises(NotConfigured, match="wanted a project id"):
         MANIFEST.connect("rehearsal", {"project": project})
 
 
-def test_a_value_that_google_does_not_take_is_a_refusal(rig):
+def test_a_value_that_google_does_not_take_is_a_refusal(rig) -> None:
     """400 invalidParameter on a creating call made nothing, whatever it says."""
     rig.store.add_fault(
         "gcp", "instances.bulkInsert", "http", 1, status=400, reason="invalidParameter"
@@ -191,13 +193,13 @@ def test_a_value_that_google_does_not_take_is_a_refusal(rig):
         rig.gcp.submit(order(candidate(A)))
 
 
-def test_an_id_that_is_no_machine_of_google_is_the_users(rig):
+def test_an_id_that_is_no_machine_of_google_is_the_users(rig) -> None:
     """A handle of another form is told as wanted and found."""
     with pytest.raises(SpecError, match="wanted projects/P/zones/Z/instances/N, found 'foo/bar'"):
         rig.gcp.observe([Handle("gcp", "foo/bar")])
 
 
-def test_a_missing_reservation_blocks_that_capacity_only(rig):
+def test_a_missing_reservation_blocks_that_capacity_only(rig) -> None:
     """A reservation that the zone lacks leaves other ways to buy the machine open."""
     with pytest.raises((Unsupported, NoCapacity)) as caught:
         rig.got(candidate(A, capacity="reservation", reservation="mine"))

@@ -28,7 +28,7 @@ def body(**more):
     } | more
 
 
-def test_one_that_is_consumed_automatically_is_left_out():
+def test_one_that_is_consumed_automatically_is_left_out() -> None:
     """skypilot#3327: on-demand uses it; the reservation is asked for nowhere else."""
     with pytest.raises(
         Unsupported,
@@ -38,7 +38,7 @@ def test_one_that_is_consumed_automatically_is_left_out():
     assert [scope.capacity for scope in told.value.scopes] == ["reservation"]
 
 
-def test_one_of_another_machine_type_says_so():
+def test_one_of_another_machine_type_says_so() -> None:
     """What it is for is named; one that fits passes."""
     with pytest.raises(Unsupported, match="found it is for a2-ultragpu-8g"):
         _fits(

@@ -23,7 +23,7 @@ from tests.unit.gcp_standin_rig import (
 # Never twice
 
 
-def test_b26_the_same_request_id_is_the_same_operation(cloud):
+def test_b26_the_same_request_id_is_the_same_operation(cloud) -> None:
     """A repeated request acts once and answers with the first operation; another kind of call may
     not reuse the id.
     """
@@ -44,7 +44,7 @@ def test_b26_the_same_request_id_is_the_same_operation(cloud):
         ] == (400, "invalid")
 
 
-def test_b26_a_taken_name_is_refused(cloud):
+def test_b26_a_taken_name_is_refused(cloud) -> None:
     """The same name in the same zone is a conflict, for single and bulk inserts; in another zone it
     is not.
     """
@@ -57,7 +57,7 @@ def test_b26_a_taken_name_is_refused(cloud):
     assert cloud.names() == ["vm", "vm"]
 
 
-def test_several_servers_are_one_cloud(cloud):
+def test_several_servers_are_one_cloud(cloud) -> None:
     """Two servers on one store, asked in parallel for more than there is, give away exactly what
     there is.
     """
@@ -65,7 +65,7 @@ def test_several_servers_are_one_cloud(cloud):
     other = start(cloud.store)
     results = []
 
-    def ask(url, name):
+    def ask(url, name) -> None:
         api = client(url)
         results.append(
             api.instances()
@@ -90,7 +90,7 @@ def test_several_servers_are_one_cloud(cloud):
 # Planned failures
 
 
-def test_b26_b44_the_reply_may_be_lost_after_the_work(cloud):
+def test_b26_b44_the_reply_may_be_lost_after_the_work(cloud) -> None:
     """The work is done, no answer comes, the client's transport sends it once more by itself; the
     same request id finds it; nothing is made twice.
     """
@@ -119,7 +119,7 @@ def test_b26_b44_the_reply_may_be_lost_after_the_work(cloud):
         ("error-after", {}, 503, "backendError", True),
     ],
 )
-def test_http_failures(cloud, kind, settings, status, reason, made):
+def test_http_failures(cloud, kind, settings, status, reason, made) -> None:
     """Each planned HTTP failure has its status and reason, comes once, and does the work or not as
     it says.
     """
@@ -129,7 +129,7 @@ def test_http_failures(cloud, kind, settings, status, reason, made):
     cloud.insert(instance(name="next"))
 
 
-def test_garbled_answers(cloud):
+def test_garbled_answers(cloud) -> None:
     """A web page instead of JSON before any work, and half an answer after it."""
     cloud.store.add_fault("gcp", "instances.insert", "html")
     with pytest.raises(HttpError) as caught:
@@ -140,14 +140,14 @@ def test_garbled_answers(cloud):
     assert cloud.names() == ["vm"]
 
 
-def test_refused_keys(cloud):
+def test_refused_keys(cloud) -> None:
     """401 in Google's shape, before any work."""
     cloud.store.add_fault("gcp", "*", "unauthorized")
     status, body = raw(cloud, "GET", f"/compute/v1/projects/{P}/zones")
     assert (status, body["error"]["errors"][0]["reason"]) == (401, "authError")
 
 
-def test_b23_deletes_can_fail_and_lag(cloud):
+def test_b23_deletes_can_fail_and_lag(cloud) -> None:
     """A delete fails as often as planned, or takes as long as planned; the machine is there until
     it is really gone.
     """
@@ -165,7 +165,7 @@ def test_b23_deletes_can_fail_and_lag(cloud):
     assert refused(cloud.get)[0] == 404
 
 
-def test_b18_an_operation_can_fail_with_any_code(cloud):
+def test_b18_an_operation_can_fail_with_any_code(cloud) -> None:
     """The planned code, reason and quota travel in the operation, and nothing is made."""
     cloud.store.add_fault("gcp", "*nserts*", "unavailable")
     cloud.store.add_fault(
@@ -198,7 +198,7 @@ def test_b18_an_operation_can_fail_with_any_code(cloud):
     )
 
 
-def test_a_delayed_answer_still_comes(cloud):
+def test_a_delayed_answer_still_comes(cloud) -> None:
     """A delay holds the answer back and changes nothing else."""
     cloud.store.add_fault("gcp", "instances.list", "delay", seconds=0.01)
     assert "items" not in cloud.api.instances().list(project=P, zone=Z).execute()

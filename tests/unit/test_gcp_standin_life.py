@@ -19,7 +19,7 @@ from tests.unit.gcp_standin_rig import (
     ("action", "kind", "after"),
     [("DELETE", "deferredDelete", None), ("STOP", "deferredStop", "TERMINATED")],
 )
-def test_b34_the_run_limit_ends_the_machine(cloud, action, kind, after):
+def test_b34_the_run_limit_ends_the_machine(cloud, action, kind, after) -> None:
     """When maxRunDuration has passed, the machine is deleted or stopped, whoever looks and
     whenever; a system operation says so.
     """
@@ -47,7 +47,7 @@ def test_b34_the_run_limit_ends_the_machine(cloud, action, kind, after):
     assert ("items" in cloud.api.disks().list(project=P, zone=Z).execute()) == (after is not None)
 
 
-def test_a_limit_that_was_overtaken_leaves_no_operation(cloud):
+def test_a_limit_that_was_overtaken_leaves_no_operation(cloud) -> None:
     """A machine deleted before its run limit never has a system operation, not even later."""
     body = instance()
     body["scheduling"]["maxRunDuration"] = {"seconds": "3600"}
@@ -62,7 +62,7 @@ def test_a_limit_that_was_overtaken_leaves_no_operation(cloud):
 
 
 @pytest.mark.parametrize(("action", "after"), [("DELETE", None), ("STOP", "TERMINATED")])
-def test_b29_preemption_follows_the_termination_action(cloud, action, after):
+def test_b29_preemption_follows_the_termination_action(cloud, action, after) -> None:
     """A Spot machine that is taken stops, then is terminated or gone; the zone's operations name
     it; on-demand ones are never taken.
     """
@@ -100,7 +100,7 @@ def test_b29_preemption_follows_the_termination_action(cloud, action, after):
 # Edits
 
 
-def test_labels_need_the_fingerprint_that_was_read(cloud):
+def test_labels_need_the_fingerprint_that_was_read(cloud) -> None:
     """setLabels replaces all labels, for those who have read them."""
     cloud.done(cloud.insert(instance(labels={"owner": "a"})))
     old = cloud.get()["labelFingerprint"]
@@ -124,7 +124,7 @@ def test_labels_need_the_fingerprint_that_was_read(cloud):
     )
 
 
-def test_metadata_and_scheduling_edits(cloud):
+def test_metadata_and_scheduling_edits(cloud) -> None:
     """setMetadata needs its fingerprint; a run limit is edited only on a stopped machine."""
     cloud.done(cloud.insert(instance("g2-standard-4", "STANDARD")))
     items = [{"key": "ssh-keys", "value": "x"}]
@@ -151,7 +151,7 @@ def test_metadata_and_scheduling_edits(cloud):
     assert refused(cloud.get)[0] == 404
 
 
-def test_b35_b41_stop_and_start(cloud):
+def test_b35_b41_stop_and_start(cloud) -> None:
     """With local SSD a stop must say what becomes of it; a start without stock fails and leaves the
     machine stopped.
     """

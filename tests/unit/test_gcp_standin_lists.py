@@ -15,7 +15,7 @@ from tests.unit.gcp_standin_rig import (
 # Lists
 
 
-def test_lists_filter_page_and_name_empty_zones(cloud):
+def test_lists_filter_page_and_name_empty_zones(cloud) -> None:
     """Both filter syntaxes, pages of any size, and scopes without a result with a warning, as at
     Google.
     """
@@ -59,7 +59,7 @@ def test_lists_filter_page_and_name_empty_zones(cloud):
     assert newest["items"][0]["name"] == "vm4"
 
 
-def test_partial_answers(cloud):
+def test_partial_answers(cloud) -> None:
     """`fields` keeps what it names; a name that the schema has not is refused."""
     cloud.insert(instance())
     ask = (
@@ -82,7 +82,7 @@ def test_partial_answers(cloud):
         assert refused(lambda wrong=wrong: ask(wrong))[:2] == (400, "invalidParameter")
 
 
-def test_operations_can_be_found(cloud):
+def test_operations_can_be_found(cloud) -> None:
     """By the caller's request id, by target and by type; waiting answers at once when the operation
     is done.
     """
@@ -110,7 +110,7 @@ def test_operations_can_be_found(cloud):
     )[:2] == (404, "notFound")
 
 
-def test_what_exists_where(cloud):
+def test_what_exists_where(cloud) -> None:
     """Machine types with their GPUs, accelerators, zones and regions; a type whose zone no source
     knows is in no zone.
     """
@@ -163,7 +163,7 @@ def test_what_exists_where(cloud):
     )
 
 
-def test_disks_go_with_their_machine_unless_told_otherwise(cloud):
+def test_disks_go_with_their_machine_unless_told_otherwise(cloud) -> None:
     """autoDelete disks go with the machine; others stay, cost money, and can be deleted once
     unused.
     """
@@ -197,7 +197,7 @@ def test_disks_go_with_their_machine_unless_told_otherwise(cloud):
 # Surroundings
 
 
-def test_a_managed_network_is_made_used_and_removed(cloud):
+def test_a_managed_network_is_made_used_and_removed(cloud) -> None:
     """Network, subnetwork and firewall rule; a machine inside; nothing in use can be removed."""
     api, link = cloud.api, f"https://www.googleapis.com/compute/v1/projects/{P}/global/networks/net"
     op = cloud.done(
@@ -273,7 +273,7 @@ def test_a_managed_network_is_made_used_and_removed(cloud):
     )
 
 
-def test_default_network_and_addresses(cloud):
+def test_default_network_and_addresses(cloud) -> None:
     """Every project has a default network with a subnetwork in every region; reserved addresses are
     of the ranges kept for documentation.
     """
@@ -293,7 +293,7 @@ def test_default_network_and_addresses(cloud):
     assert "items" not in cloud.api.addresses().list(project=P, region=R).execute()
 
 
-def test_a_reservation_is_used_by_name_and_runs_out(cloud):
+def test_a_reservation_is_used_by_name_and_runs_out(cloud) -> None:
     """A machine that names a reservation uses it, whatever the stock; beyond its count it fails; it
     must be for that machine type.
     """

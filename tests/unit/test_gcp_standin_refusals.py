@@ -312,7 +312,7 @@ def untouched(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=[case[0] for case in REFUSED])
-def test_what_compute_engine_refuses_is_refused(untouched, case):
+def test_what_compute_engine_refuses_is_refused(untouched, case) -> None:
     """A body that Compute Engine would not take is refused before anything is made, in Google's
     error shape.
     """
@@ -325,7 +325,7 @@ def test_what_compute_engine_refuses_is_refused(untouched, case):
     assert untouched.names() == []
 
 
-def test_bulk_takes_names_where_insert_takes_links(cloud):
+def test_bulk_takes_names_where_insert_takes_links(cloud) -> None:
     """instanceProperties hold bare names; a link, a missing name, and fields of the regional call
     are refused in a zonal one.
     """
@@ -368,7 +368,7 @@ def test_bulk_takes_names_where_insert_takes_links(cloud):
     assert refused(lambda: cloud.insert(instance(), zone="us-central1-z"))[:2] == (400, "invalid")
 
 
-def test_unknown_routes_and_parameters_fail_and_are_recorded(cloud):
+def test_unknown_routes_and_parameters_fail_and_are_recorded(cloud) -> None:
     """What the discovery document does not know is refused, and the log has it."""
     assert raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/teapots")[0] == 404
     assert raw(cloud, "POST", f"/compute/v1/projects/{P}/zones/{Z}/instances/vm/suspend")[0] == 404

@@ -17,7 +17,7 @@ from tests.unit.gcp_standin_rig import (
 # The document and the start
 
 
-def test_the_committed_discovery_extract_equals_what_is_installed():
+def test_the_committed_discovery_extract_equals_what_is_installed() -> None:
     """discovery.json is what the generator makes of the installed client's document; of a later
     revision it is a part.
     """
@@ -47,13 +47,13 @@ def test_the_committed_discovery_extract_equals_what_is_installed():
         )
 
 
-def test_the_committed_machine_table_equals_what_the_sources_say():
+def test_the_committed_machine_table_equals_what_the_sources_say() -> None:
     """machines.json is what the generator makes of the catalog's committed sources."""
     committed = json.loads((generate.HERE / "machines.json").read_text())
     assert generate.machines(generate.HERE.parents[2] / "catalog" / "sources") == committed
 
 
-def test_starting_imports_no_client_of_google():
+def test_starting_imports_no_client_of_google() -> None:
     """The stand-in starts inside every plugin process: it needs neither Google's client nor its
     document.
     """
@@ -71,7 +71,7 @@ def test_starting_imports_no_client_of_google():
     )
 
 
-def test_every_served_method_has_a_handler():
+def test_every_served_method_has_a_handler() -> None:
     """No route of the committed document is without an answer."""
     from providers.rehearsal.clouds.gcp.calls import HANDLERS
 
@@ -81,7 +81,7 @@ def test_every_served_method_has_a_handler():
 # What is kept
 
 
-def test_nothing_stored_holds_a_port_or_a_secret(cloud):
+def test_nothing_stored_holds_a_port_or_a_secret(cloud) -> None:
     """Links in rows name Google's host, and the request log keeps neither bodies nor queries."""
     cloud.done(
         cloud.insert(
@@ -98,7 +98,7 @@ def test_nothing_stored_holds_a_port_or_a_secret(cloud):
     assert "hush" not in log and "requestId" not in log
 
 
-def test_another_server_goes_on_where_the_first_was(cloud):
+def test_another_server_goes_on_where_the_first_was(cloud) -> None:
     """Operations and machines outlive the server that was asked for them."""
     op = cloud.insert(instance())
     cloud.server.close()

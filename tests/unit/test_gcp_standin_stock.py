@@ -18,7 +18,7 @@ from tests.unit.gcp_standin_rig import (
 # Stories
 
 
-def test_default_scenario_sells_out_the_cheapest_places_for_h100(cloud):
+def test_default_scenario_sells_out_the_cheapest_places_for_h100(cloud) -> None:
     """A newcomer's eight spot H100s: the cheapest places have none, the next has."""
     cloud.store.begin()
     edge = "a3-edgegpu-8g-nolssd"
@@ -49,7 +49,7 @@ def test_default_scenario_sells_out_the_cheapest_places_for_h100(cloud):
     assert cloud.names() == ["vm"]
 
 
-def test_b11_progress_depends_on_the_moment_alone(cloud):
+def test_b11_progress_depends_on_the_moment_alone(cloud) -> None:
     """A machine goes PROVISIONING, STAGING, RUNNING by the world's clock; it shows the built-in
     GPU, and an address once it is staged.
     """
@@ -74,7 +74,7 @@ def test_b11_progress_depends_on_the_moment_alone(cloud):
     )
 
 
-def test_b18_b22_stockout_is_told_by_the_operation_and_leaves_nothing(cloud):
+def test_b18_b22_stockout_is_told_by_the_operation_and_leaves_nothing(cloud) -> None:
     """The insert is accepted; the operation fails later with the real code, the zones that have
     stock, and no trace of the machine.
     """
@@ -102,7 +102,7 @@ def test_b18_b22_stockout_is_told_by_the_operation_and_leaves_nothing(cloud):
     assert cloud.names() == ["vm"]
 
 
-def test_stock_is_given_back(cloud):
+def test_stock_is_given_back(cloud) -> None:
     """A machine holds its stock until it is deleted or stopped, in its place and kind only."""
     cloud.store.set_stock("gcp", Z, "a3-highgpu-8g", "spot", 1)
     cloud.done(cloud.insert(instance()))
@@ -119,7 +119,7 @@ def test_stock_is_given_back(cloud):
 # Bulk
 
 
-def test_b45_bulk_is_all_or_nothing(cloud):
+def test_b45_bulk_is_all_or_nothing(cloud) -> None:
     """Short of minCount, what was made is taken back: it can be seen meanwhile and holds stock; the
     status by place says so.
     """
@@ -156,7 +156,7 @@ def test_b45_bulk_is_all_or_nothing(cloud):
     assert [item["operationType"] for item in own] == ["insert", "insert", "bulkInsert"]
 
 
-def test_bulk_keeps_what_reaches_the_least_count(cloud):
+def test_bulk_keeps_what_reaches_the_least_count(cloud) -> None:
     """With minCount below count, what can be had is kept and the operation succeeds."""
     cloud.store.set_stock("gcp", Z, "g2-standard-4", "spot", 3)
     op = cloud.done(
@@ -177,7 +177,7 @@ def test_bulk_keeps_what_reaches_the_least_count(cloud):
     assert cloud.names()[-1] == "gpu-0004"
 
 
-def test_regional_bulk_picks_one_allowed_zone(cloud):
+def test_regional_bulk_picks_one_allowed_zone(cloud) -> None:
     """ANY_SINGLE_ZONE puts all into one zone with room; denied zones are never used."""
     for zone, count in (("us-central1-a", 0), ("us-central1-b", 1), ("us-central1-c", 2)):
         cloud.store.set_stock("gcp", zone, "a3-highgpu-8g", "spot", count)
@@ -199,7 +199,7 @@ def test_regional_bulk_picks_one_allowed_zone(cloud):
 @pytest.mark.parametrize(
     ("shape", "zones"), [("BALANCED", {"a": 2, "b": 1, "c": 1}), ("ANY", {"a": 4})]
 )
-def test_regional_bulk_may_spread(cloud, shape, zones):
+def test_regional_bulk_may_spread(cloud, shape, zones) -> None:
     """BALANCED evens out over zones; ANY fills the first with room."""
     names = {f"n{index}": {} for index in range(4)}
     cloud.done(
@@ -215,7 +215,7 @@ def test_regional_bulk_may_spread(cloud, shape, zones):
     }
 
 
-def test_regional_bulk_follows_ranks(cloud):
+def test_regional_bulk_follows_ranks(cloud) -> None:
     """Lower ranks come first, in any zone; pairs that do not exist are dropped; one valid pair is
     enough.
     """
@@ -266,7 +266,7 @@ def all_vms(cloud):
 # Quota
 
 
-def test_b19_quota_is_told_by_code_scope_and_limit(cloud):
+def test_b19_quota_is_told_by_code_scope_and_limit(cloud) -> None:
     """The regional metric and the global one, at once for an insert and inside the operation for a
     bulk insert.
     """
@@ -308,7 +308,7 @@ def test_b19_quota_is_told_by_code_scope_and_limit(cloud):
 # Flex-start
 
 
-def test_flex_start_waits_for_stock(cloud):
+def test_flex_start_waits_for_stock(cloud) -> None:
     """A queued request is PENDING until stock appears, then it runs; the operation ends with the
     machine.
     """
@@ -324,7 +324,7 @@ def test_flex_start_waits_for_stock(cloud):
     assert refused(cloud.get)[0] == 404
 
 
-def test_flex_start_gives_up(cloud):
+def test_flex_start_gives_up(cloud) -> None:
     """When the wait runs out, the machine is gone and the operation fails; without a wait it fails
     at once.
     """
@@ -337,7 +337,7 @@ def test_flex_start_gives_up(cloud):
     assert codes(cloud.done(cloud.insert(flex(wait_s=0)), 0.5)) and cloud.names() == []
 
 
-def test_flex_start_is_served_at_the_first_moment_with_stock_whoever_looks(cloud):
+def test_flex_start_is_served_at_the_first_moment_with_stock_whoever_looks(cloud) -> None:
     """Freed stock serves the queue even if nobody looked until long after; a queued request can be
     deleted.
     """

@@ -45,7 +45,7 @@ def hosted(provider, machine_type, **declared):
 )
 def test_an_undeclared_disk_is_sized_to_system_image_weights_and_room(
     workload, provider, machine_type, size
-):
+) -> None:
     """C04 (llm-d#857): 141 GB of weights do not land on a disk of 100 GB, nor 672 GB of
     DeepSeek-V3.
     """
@@ -54,7 +54,7 @@ def test_an_undeclared_disk_is_sized_to_system_image_weights_and_room(
     assert host_fit.with_disk(Setup(), found).disk_gib == found.disk_gib
 
 
-def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now):
+def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now) -> None:
     """What the disk costs is in the price, with its size and kind in words, and no longer among
     what is left out.
     """
@@ -74,7 +74,7 @@ def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now):
     )
 
 
-def test_the_price_cap_holds_with_the_disk(market_now):
+def test_the_price_cap_holds_with_the_disk(market_now) -> None:
     """A place that costs exactly the cap without its disk is above it with it; the refusal names
     the whole.
     """
@@ -118,7 +118,7 @@ def test_the_price_cap_holds_with_the_disk(market_now):
 )
 def test_a_declared_disk_that_is_too_small_is_refused_with_the_figures(
     market_now, workload, gpu, disk_gib, told
-):
+) -> None:
     """C04: `disk_gib: 100` under 141 GB of weights; the hint of the plan says it too."""
     plan = planned(market_now, gpu=gpu, disk_gib=disk_gib, workload=workload)
     assert plan.best is None
@@ -128,7 +128,7 @@ def test_a_declared_disk_that_is_too_small_is_refused_with_the_figures(
     assert not refused(enough, "disk")
 
 
-def test_an_image_of_unknown_size_refuses_no_declared_disk():
+def test_an_image_of_unknown_size_refuses_no_declared_disk() -> None:
     """What is assumed sizes a disk; it refuses none."""
     small = {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "image": "me/server:1"}
     assert hosted("gcp", "g2-standard-4", workload=small, disk_gib=60).disk == ""
@@ -144,7 +144,9 @@ def test_an_image_of_unknown_size_refuses_no_declared_disk():
 
 
 @pytest.mark.parametrize(("provider", "disk_gib", "least"), [("gcp", 40, 50), ("aws", 60, 75)])
-def test_a_disk_below_the_boot_image_is_refused_in_the_plan(market_now, provider, disk_gib, least):
+def test_a_disk_below_the_boot_image_is_refused_in_the_plan(
+    market_now, provider, disk_gib, least
+) -> None:
     """Not at the cloud, and not by trying another place; an image of the user's own has no known
     size.
     """
@@ -172,7 +174,7 @@ def test_a_disk_below_the_boot_image_is_refused_in_the_plan(market_now, provider
     )
 
 
-def test_a_disk_beyond_the_largest_is_refused(market_now):
+def test_a_disk_beyond_the_largest_is_refused(market_now) -> None:
     """gp2 ends at 16 TiB, Modal's containers at 512 GiB."""
     plan = planned(
         market_now,
@@ -189,7 +191,7 @@ def test_a_disk_beyond_the_largest_is_refused(market_now):
     assert hosted("modal", "container-4", workload=LLAMA_70B).disk == ""
 
 
-def test_a_fallback_is_sized_in_its_own_format():
+def test_a_fallback_is_sized_in_its_own_format() -> None:
     """A choice that changes the format of the checkpoint changes the download."""
     task = (
         read_cluster("t", {"kind": "service", "gpu": "H200:8", "workload": LLAMA_70B})
@@ -199,7 +201,7 @@ def test_a_fallback_is_sized_in_its_own_format():
     assert disk.needed(task, Override(dtype="awq")).weights < disk.needed(task, None).weights / 3
 
 
-def test_training_has_room_for_its_checkpoints():
+def test_training_has_room_for_its_checkpoints() -> None:
     """Two checkpoints: of everything when all is trained, of the adapters with LoRA."""
     base = {
         "launcher": "torchrun",
@@ -220,7 +222,7 @@ def test_training_has_room_for_its_checkpoints():
     assert size("lora") is None  # the default of 100 will do
 
 
-def test_local_ssd_of_the_machine_does_not_count():
+def test_local_ssd_of_the_machine_does_not_count() -> None:
     """The start-up script puts nothing there, so 6 TB of it make no disk smaller."""
     assert (
         hosted("gcp", "a3-highgpu-8g", workload=DEEPSEEK).disk_gib
@@ -228,7 +230,7 @@ def test_local_ssd_of_the_machine_does_not_count():
     )
 
 
-def test_clores_hosts_are_held_against_what_the_program_needs():
+def test_clores_hosts_are_held_against_what_the_program_needs() -> None:
     """C04: a host with 200 GB is refused for 141 GB of weights with their image, whatever `disk_gb`
     (default 40) says.
     """
@@ -283,7 +285,7 @@ class Held(NamedTuple):
         ("meta-llama/Llama-3.1-70B", Held(provider="modal", machine_type="container-8"), ""),
     ],
 )
-def test_a_running_machine_that_another_model_outgrows_is_told(model, held, why):
+def test_a_running_machine_that_another_model_outgrows_is_told(model, held, why) -> None:
     """An edit of the workload is run on the held machine, where its GPUs and its disk hold it."""
     ask = read_cluster(
         "t", {"kind": "service", "gpu": "H100:8", "workload": {**LLAMA_70B, "model": model}}
@@ -292,7 +294,7 @@ def test_a_running_machine_that_another_model_outgrows_is_told(model, held, why)
     assert found.startswith(why) if why else found == ""
 
 
-def test_the_format_of_the_flags_decides_over_the_download():
+def test_the_format_of_the_flags_decides_over_the_download() -> None:
     """`args: {quantization: awq}` means a 4-bit checkpoint as `dtype: awq` does."""
     flagged = {
         "launcher": "vllm",
@@ -303,7 +305,7 @@ def test_the_format_of_the_flags_decides_over_the_download():
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem.partition(".")[2])
-def test_the_workload_of_each_shipped_stack_fits_its_disk(market_now, path):
+def test_the_workload_of_each_shipped_stack_fits_its_disk(market_now, path) -> None:
     """No candidate of a shipped stack has less disk than its workload takes, and none is refused
     for its disk.
     """
@@ -323,7 +325,7 @@ def test_the_workload_of_each_shipped_stack_fits_its_disk(market_now, path):
         assert "disk" not in plan.rejected_by_rule
 
 
-def test_a_wait_shorter_than_the_load_is_said_with_one_that_would_do(market_now):
+def test_a_wait_shorter_than_the_load_is_said_with_one_that_would_do(market_now) -> None:
     """C21: 672 GB of weights do not answer within 15 minutes; a wait that is long enough, and a
     small model, need no line.
     """
@@ -349,7 +351,7 @@ def test_a_wait_shorter_than_the_load_is_said_with_one_that_would_do(market_now)
     assert faster != [line]
 
 
-def test_at_the_market_the_load_takes_at_most_what_the_filter_lets_through(market_now):
+def test_at_the_market_the_load_takes_at_most_what_the_filter_lets_through(market_now) -> None:
     """A host may be faster than the least that is asked for: the line says so, and which option
     asks for more.
     """

@@ -48,14 +48,16 @@ def played(tmp_path, readings, limit_s):
     ],
     ids=["idle", "idle-later", "one-of-two-works", "silent-driver", "no-figure"],
 )
-def test_b34_the_timer_powers_off_after_so_much_quiet_and_no_sooner(tmp_path, readings, after):
+def test_b34_the_timer_powers_off_after_so_much_quiet_and_no_sooner(
+    tmp_path, readings, after
+) -> None:
     """Thirty seconds without any GPU at 5 % or more; a driver that fails, or has no figure, begins
     the count anew.
     """
     assert played(tmp_path, readings, 30) == after
 
 
-def test_what_a_machine_was_given_is_shell_and_can_be_read_back():
+def test_what_a_machine_was_given_is_shell_and_can_be_read_back() -> None:
     """The whole script is valid shell, and its limit is found in it."""
     text = idle.script(7200)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
@@ -68,12 +70,12 @@ def test_what_a_machine_was_given_is_shell_and_can_be_read_back():
     ("output", "percent"),
     [("0\n97\n", 97), (" 3 \n", 3), ("", None), ("[N/A]\n0\n", None), ("0 %\n", None)],
 )
-def test_a_utilisation_is_a_number_or_not_known(output, percent):
+def test_a_utilisation_is_a_number_or_not_known(output, percent) -> None:
     """What the driver prints otherwise is never taken for idleness."""
     assert idle.busiest(output) == percent
 
 
-def test_idle_after_is_a_duration_of_ten_minutes_or_more_for_machines():
+def test_idle_after_is_a_duration_of_ten_minutes_or_more_for_machines() -> None:
     """Anything else is a problem with its path; on_ttl: keep is fine with it."""
     assert Cluster(name="x", gpu="L4", idle_after="2h").setup().idle_s == 7200
     assert Cluster(name="x", gpu="L4", idle_after="2h", on_ttl="keep").setup().on_ttl == "keep"

@@ -47,7 +47,7 @@ from tests.unit.hosting_rig import market_now, planned, refused  # noqa: F401
         ("", None),
     ],
 )
-def test_an_images_cuda_is_read_from_its_name_alone(image, found):
+def test_an_images_cuda_is_read_from_its_name_alone(image, found) -> None:
     """vllm#18813: what the name does not say is not claimed."""
     assert (None if images.cuda(image) is None else str(images.cuda(image))) == found
 
@@ -71,7 +71,7 @@ def test_an_images_cuda_is_read_from_its_name_alone(image, found):
         ("me/app:1.2.3", "11.0", ""),
     ],
 )
-def test_an_image_newer_than_a_hosts_driver_is_refused(image, version, why):
+def test_an_image_newer_than_a_hosts_driver_is_refused(image, version, why) -> None:
     """C13 (vllm#18813): `cuda13.0` at a host with CUDA 12.8 was bought."""
     server = {**servers()[0], "cuda_version": version}
     assert (
@@ -79,7 +79,7 @@ def test_an_image_newer_than_a_hosts_driver_is_refused(image, version, why):
     )
 
 
-def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatch):
+def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatch) -> None:
     """C13, whole: no host of an older CUDA is a candidate, for the workload's image and for the
     options' own.
     """
@@ -112,7 +112,7 @@ def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatc
     } == {"server-71003"}
 
 
-def test_at_google_and_ec2_the_boot_images_driver_decides(market_now):
+def test_at_google_and_ec2_the_boot_images_driver_decides(market_now) -> None:
     """C13: driver 570 does not start CUDA 13; 580 does; of an image of the user's own nothing is
     claimed.
     """

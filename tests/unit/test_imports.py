@@ -69,7 +69,7 @@ def texts(path):
             yield node.lineno, node.value
 
 
-def test_the_core_names_no_cloud():
+def test_the_core_names_no_cloud() -> None:
     """What a cloud is stands in its adapter's folder and in the catalog's data: no text in the code
     of the other packages names one, but for what `NAMED` gives a reason for.
     """
@@ -84,7 +84,7 @@ def test_the_core_names_no_cloud():
     }
 
 
-def test_in_what_may_name_a_cloud_no_condition_does():
+def test_in_what_may_name_a_cloud_no_condition_does() -> None:
     """Where a text may name a cloud, no comparison does: nothing is decided by a cloud's name."""
     for name in NAMED:
         for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
@@ -98,7 +98,7 @@ def test_in_what_may_name_a_cloud_no_condition_does():
 SEAM = {"account", "log", "not_configured", "offers_for", "remarks", "repriced", "usable"}
 
 
-def test_a_method_of_an_adapter_is_reached_by_its_name():
+def test_a_method_of_an_adapter_is_reached_by_its_name() -> None:
     """What a type checker cannot see is not used at the seam: no `getattr` or `hasattr` for a
     method or field that only some adapters have.
     """
@@ -131,12 +131,12 @@ def brought(code):
     return loaded(code) - loaded("")
 
 
-def test_importing_the_package_imports_nothing_heavy():
+def test_importing_the_package_imports_nothing_heavy() -> None:
     """`import providers` loads no cloud SDK, pydantic, asyncio, dataclasses or grpc."""
     assert brought("import providers").isdisjoint(HEAVY)
 
 
-def test_the_way_to_a_plan_imports_nothing_heavy(tmp_path, monkeypatch):
+def test_the_way_to_a_plan_imports_nothing_heavy(tmp_path, monkeypatch) -> None:
     """`gpus plan H100:8 --json` loads none of them either."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     run = (
@@ -147,7 +147,7 @@ def test_the_way_to_a_plan_imports_nothing_heavy(tmp_path, monkeypatch):
     assert brought(run).isdisjoint(HEAVY)
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_is_there() -> None:
     """Each name of `__all__` can be had, comes from exactly one home, and an unknown one is an
     AttributeError.
     """
@@ -159,7 +159,7 @@ def test_every_public_name_is_there():
         providers.no_such_name
 
 
-def test_type_checkers_see_the_same_names():
+def test_type_checkers_see_the_same_names() -> None:
     """What is imported for type checkers alone is what is served at run time, from the same homes."""
     tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
@@ -168,7 +168,7 @@ def test_type_checkers_see_the_same_names():
     } == providers._HOMES
 
 
-def test_public_plan_takes_a_cluster_a_gpu_or_a_string():
+def test_public_plan_takes_a_cluster_a_gpu_or_a_string() -> None:
     """The same ask as a Cluster, a Gpu and a string gives the same walk; what a Cluster says is not
     said again by keyword.
     """
@@ -190,7 +190,7 @@ def test_public_plan_takes_a_cluster_a_gpu_or_a_string():
         providers.plan("H10:8")
 
 
-def test_public_offers_and_hardware_answer():
+def test_public_offers_and_hardware_answer() -> None:
     """`offers` is sorted by price; `hardware` answers in the order asked."""
     prices = [
         offer.node_micro_usd
@@ -201,7 +201,7 @@ def test_public_offers_and_hardware_answer():
     assert [item.name for item in providers.hardware("B200", "h100")] == ["B200", "H100"]
 
 
-def test_a_rehearsal_of_google_puts_off_what_it_never_uses():
+def test_a_rehearsal_of_google_puts_off_what_it_never_uses() -> None:
     """Connecting imports neither httplib2's grammar nor the signing of accounts; whoever asks for
     them has them.
     """

@@ -28,7 +28,7 @@ def line(launcher, gpu="H100", count=8, nodes=1, expose="private", **task):
     return made.processes[0].line
 
 
-def test_flags_follow_the_placement():
+def test_flags_follow_the_placement() -> None:
     """Eight GPUs are one group of eight, four of them one of four; what a choice changes is in the
     line.
     """
@@ -45,7 +45,7 @@ def test_flags_follow_the_placement():
     assert "--max-num-seqs 4" in changed.processes[0].line
 
 
-def test_training_launchers_name_processes_nodes_and_the_leader():
+def test_training_launchers_name_processes_nodes_and_the_leader() -> None:
     """One process a GPU; over nodes the rank and the leader come from the start-up script's
     variables.
     """
@@ -64,14 +64,14 @@ def test_training_launchers_name_processes_nodes_and_the_leader():
     )
 
 
-def test_a_server_listens_here_unless_it_is_exposed():
+def test_a_server_listens_here_unless_it_is_exposed() -> None:
     """Private is the loopback, reached by ssh; a token or public is every address."""
     for launcher in ("vllm", "sglang", "tgi", "llama.cpp"):
         assert "127.0.0.1" in line(launcher)
         assert "0.0.0.0" in line(launcher, expose="public")
 
 
-def test_a_token_is_never_an_argument():
+def test_a_token_is_never_an_argument() -> None:
     """What checks a key gets it by the environment; what can't is refused with those that can."""
     for launcher, recipe in RECIPES.items():
         if recipe.port and recipe.token:
@@ -82,7 +82,7 @@ def test_a_token_is_never_an_argument():
                 line(launcher, expose="token")
 
 
-def test_one_machine_launchers_refuse_nodes():
+def test_one_machine_launchers_refuse_nodes() -> None:
     """vLLM over two nodes names the launchers that can."""
     with pytest.raises(SpecError, match="over several machines run torchrun"):
         program(VLLM, "service", "H100", 8, 2)
@@ -131,7 +131,9 @@ def test_one_machine_launchers_refuse_nodes():
         ),
     ],
 )
-def test_a_flag_that_the_program_lacks_is_refused_with_what_is_meant(launcher, task, path, todo):
+def test_a_flag_that_the_program_lacks_is_refused_with_what_is_meant(
+    launcher, task, path, todo
+) -> None:
     """Known mistakes are told at their path before anything is bought, in `args` and in the command
     alike.
     """
@@ -142,7 +144,7 @@ def test_a_flag_that_the_program_lacks_is_refused_with_what_is_meant(launcher, t
     assert todo in problem.todo
 
 
-def test_flags_that_are_not_known_to_be_wrong_pass():
+def test_flags_that_are_not_known_to_be_wrong_pass() -> None:
     """A list of mistakes is no list of flags."""
     assert "--max-num-seqs 4" in line("vllm", args=(("max-num-seqs", 4),))
     assert "--device-id 0" in line("sd-webui", args=(("device-id", 0),))
@@ -152,7 +154,7 @@ def test_flags_that_are_not_known_to_be_wrong_pass():
     )
 
 
-def test_services_are_pinned_to_their_gpus():
+def test_services_are_pinned_to_their_gpus() -> None:
     """Each of several services sees its own GPUs alone, and its split is over those."""
     both = Workload(
         (
@@ -166,7 +168,7 @@ def test_services_are_pinned_to_their_gpus():
 
 
 @pytest.mark.parametrize("launcher", RECIPES)
-def test_values_are_quoted_in_every_line(launcher):
+def test_values_are_quoted_in_every_line(launcher) -> None:
     """A hostile model or argument reaches no shell as more than a word."""
     hostile = "x'; touch /tmp/gpus-hostile; '"
     made = line(launcher, model=hostile, args=(("name", hostile),) if launcher != "ollama" else ())
@@ -175,7 +177,7 @@ def test_values_are_quoted_in_every_line(launcher):
     assert "'; touch /tmp/gpus-hostile; '" not in made.replace("'\"'\"'", "")
 
 
-def test_the_line_that_tries_a_service_shows_what_its_door_asks_for():
+def test_the_line_that_tries_a_service_shows_what_its_door_asks_for() -> None:
     """Modal's URL wants a proxy token of the workspace, every other the service's own."""
     from providers.resources.exports import tried_by
 
@@ -185,7 +187,7 @@ def test_the_line_that_tries_a_service_shows_what_its_door_asks_for():
     assert tried_by("gcp", [], "echo") == ""
 
 
-def test_the_line_that_tries_a_service_works_as_it_is_shown(tmp_path):
+def test_the_line_that_tries_a_service_works_as_it_is_shown(tmp_path) -> None:
     """Pasted into a shell it takes the token from the output that holds it, and calls with it;
     nothing in it is to be filled in or unescaped.
     """

@@ -54,7 +54,7 @@ def activated(shell, tmp_path, **environ):
 )
 def test_the_activation_spares_loopback_and_keeps_what_the_user_has(
     tmp_path, shell, environ, lower, upper
-):
+) -> None:
     """C16 (pulumi#2651, #2134): both spellings, and a second activation changes nothing."""
     first = activated(shell, tmp_path, http_proxy="http://127.0.0.1:9", **environ)
     assert first == [lower, upper]
@@ -76,13 +76,13 @@ def test_the_activation_spares_loopback_and_keeps_what_the_user_has(
         ({"http_proxy": "http://p:1", "no_proxy": "*"}, ""),
     ],
 )
-def test_a_proxy_before_loopback_is_told_with_what_to_set(environ, says):
+def test_a_proxy_before_loopback_is_told_with_what_to_set(environ, says) -> None:
     """What gRPC reads decides: lower case alone."""
     line = proxied(environ)
     assert bool(line) == bool(says) and says in line and "\n" not in line
 
 
-def test_commands_on_a_stack_say_it(tmp_path):
+def test_commands_on_a_stack_say_it(tmp_path) -> None:
     """`gpus plan -s` shows the plan all the same, and the line on stderr."""
     env = {
         **os.environ,

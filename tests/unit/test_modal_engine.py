@@ -16,19 +16,19 @@ from providers.model.spec import read_cluster
 class Jumping:
     """The rehearsal's clock; a sleep moves the world instead of waiting."""
 
-    def __init__(self, store):
+    def __init__(self, store) -> None:
         self.store = store
 
     def now(self):
         return self.store.now()
 
-    async def sleep(self, seconds):
+    async def sleep(self, seconds) -> None:
         self.store.advance(seconds)
         await asyncio.sleep(0)
 
 
 class Rig:
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = open_store()
         self.said = []
         self.world = open_world(
@@ -65,7 +65,7 @@ def rig(tmp_path, monkeypatch):
     made.world.close()
 
 
-def test_what_google_has_not_modal_has(rig):
+def test_what_google_has_not_modal_has(rig) -> None:
     """With Google sold out everywhere the walk ends on Modal, at the price of what is reserved
     there; read, delete and settle leave nothing.
     """
@@ -88,7 +88,7 @@ def test_what_google_has_not_modal_has(rig):
     )
 
 
-def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig):
+def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig) -> None:
     """Modal refuses nothing and starts nothing: after the wait its sandbox is ended and Google has
     the machine.
     """
@@ -99,14 +99,14 @@ def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig):
     assert 120 <= held.attempts[0].seconds < 140
 
 
-def test_a_queue_blocks_its_own_count_alone(rig):
+def test_a_queue_blocks_its_own_count_alone(rig) -> None:
     """Eight GPUs that did not come say nothing about one: the fallback of the same model is tried."""
     rig.store.set_stock("modal", "", "container-8", "", 0)
     held = rig.create(rig.wanted(providers=["modal"], fallback=["H100:1"]))
     assert ("modal", 1) == (held.provider, held.gpu_count)
 
 
-def test_nothing_anywhere_is_one_line_for_each_try(rig):
+def test_nothing_anywhere_is_one_line_for_each_try(rig) -> None:
     """When no provider has any, the end names every try and nothing is left."""
     rig.store.set_stock("modal", "", "", "", 0)
     with pytest.raises(AllFailed, match="modal any H100:8"):
@@ -115,7 +115,7 @@ def test_nothing_anywhere_is_one_line_for_each_try(rig):
 
 
 @pytest.mark.parametrize("kind", ["reply-lost", "error-after"])
-def test_a_lost_reply_buys_once(rig, kind):
+def test_a_lost_reply_buys_once(rig, kind) -> None:
     """Modal did the work and the answer was lost: the engine adopts that one sandbox and buys no
     other.
     """
@@ -125,14 +125,14 @@ def test_a_lost_reply_buys_once(rig, kind):
     assert 1 == len(rig.store.requests("SandboxCreate"))
 
 
-def test_a_refused_token_goes_on_and_is_told(rig):
+def test_a_refused_token_goes_on_and_is_told(rig) -> None:
     """A token that Modal refuses ends nothing: the next provider is tried."""
     rig.store.add_fault("modal", "SandboxCreate", "unauthorized", None)
     held = rig.create(rig.wanted(providers=["modal", "gcp"]))
     assert ["BadCredentials", "acquired"] == [attempt.outcome for attempt in held.attempts]
 
 
-def test_b46_destroy_waits_for_the_container_list(rig):
+def test_b46_destroy_waits_for_the_container_list(rig) -> None:
     """A deletion that Modal accepted is confirmed only when the container is off the list."""
     rig.store.set_latency("modal", "delete", 90)
     held = rig.create(rig.wanted(providers=["modal"]))
@@ -141,7 +141,7 @@ def test_b46_destroy_waits_for_the_container_list(rig):
     assert rig.store.now() - begun >= 90
 
 
-def test_an_upgrade_at_the_same_price_is_accepted(rig):
+def test_an_upgrade_at_the_same_price_is_accepted(rig) -> None:
     """An H100 that Modal made an H200 is what was ordered; an exact ask never gets one."""
     rig.store.set_stock("modal", "", "", "", 0, gpu="H100")
     rig.store.set_stock("modal", "", "", "", None, gpu="H200")

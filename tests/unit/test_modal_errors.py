@@ -16,13 +16,13 @@ def raised(status, details=None):
     return grpc_error_to_modal_exception(GRPCError(status, "words that nobody matches", details))
 
 
-def test_every_status_of_the_protocol_has_its_row():
+def test_every_status_of_the_protocol_has_its_row() -> None:
     """The table names each gRPC status but OK, and no other."""
     assert {status.name for status in Status if status is not Status.OK} == set(errors.TABLE)
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
-def test_a_clients_exception_is_classified_by_its_status(status):
+def test_a_clients_exception_is_classified_by_its_status(status) -> None:
     """The class follows the status alone, for reading and for the creating call, and carries the
     code.
     """
@@ -37,7 +37,7 @@ def test_a_clients_exception_is_classified_by_its_status(status):
         assert "t1" == creating.token
 
 
-def test_exhausted_is_patience_with_a_policy_and_a_quota_without():
+def test_exhausted_is_patience_with_a_policy_and_a_quota_without() -> None:
     """RESOURCE_EXHAUSTED with the server's retry policy is a rate limit with its seconds; alone it
     is the account's limit.
     """
@@ -61,7 +61,7 @@ LOCAL = {
 }  # fmt: skip
 
 
-def test_every_exception_of_the_client_is_known():
+def test_every_exception_of_the_client_is_known() -> None:
     """A new exception class in the client fails here until the table knows it."""
     found = {
         name: item
@@ -90,19 +90,19 @@ def test_every_exception_of_the_client_is_known():
         modal.exception.ConnectionError("x"),
     ],
 )
-def test_no_answer_is_transient_for_a_reader_and_unknown_for_a_buyer(error):
+def test_no_answer_is_transient_for_a_reader_and_unknown_for_a_buyer(error) -> None:
     """Without an answer a read may be repeated, and a creating call must be settled first."""
     assert type(errors.classify(error)) is tree.Transient
     assert type(errors.classify(error, creating=True, token="t")) is tree.OutcomeUnknown
 
 
-def test_what_no_table_knows_is_said_loudly():
+def test_what_no_table_knows_is_said_loudly() -> None:
     """A creating call that fails in an unknown way is Unclassified, with the name of what came."""
     error = errors.classify(ZeroDivisionError("x"), creating=True, token="t")
     assert isinstance(error, tree.Unclassified) and "ZeroDivisionError" == error.code
 
 
-def test_every_end_of_a_sandbox_has_a_status():
+def test_every_end_of_a_sandbox_has_a_status() -> None:
     """Each way in which the protocol lets a sandbox end means one status of a machine."""
     names = {
         name.removeprefix("GENERIC_STATUS_") for name in api_pb2.GenericResult.GenericStatus.keys()
@@ -110,7 +110,7 @@ def test_every_end_of_a_sandbox_has_a_status():
     assert names == set(errors.RESULTS)
 
 
-def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_path):
+def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_path) -> None:
     """Both variables win; else the active profile of the file; else NotConfigured names both ways."""
     monkeypatch.setenv("MODAL_CONFIG_PATH", str(tmp_path / "m.toml"))
     for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET", "MODAL_PROFILE", "MODAL_ENVIRONMENT"):
@@ -136,7 +136,7 @@ def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_p
     assert Credentials("ak-3", "as-3", "MODAL_TOKEN_ID and MODAL_TOKEN_SECRET") == credentials()
 
 
-def test_a_missing_client_or_token_is_not_configured(monkeypatch, tmp_path):
+def test_a_missing_client_or_token_is_not_configured(monkeypatch, tmp_path) -> None:
     """Without the client library, or live without a token, connecting says what to do; a live world
     never becomes a rehearsal.
     """
@@ -153,7 +153,7 @@ def test_a_missing_client_or_token_is_not_configured(monkeypatch, tmp_path):
         MANIFEST.connect("rehearsal", {})
 
 
-def test_the_live_adapter_connects_nothing_until_its_first_call(monkeypatch):
+def test_the_live_adapter_connects_nothing_until_its_first_call(monkeypatch) -> None:
     """With a token the live adapter is made without a connection; it is of the live world and names
     the token's source.
     """

@@ -77,7 +77,7 @@ def probe(tmp_path):
     )
 
 
-def test_a_command_runs_in_the_sandbox(node, tmp_path):
+def test_a_command_runs_in_the_sandbox(node, tmp_path) -> None:
     """Its output, errors and exit code arrive as they were; no token is among the words; files go
     there and come back byte for byte.
     """
@@ -92,7 +92,7 @@ def test_a_command_runs_in_the_sandbox(node, tmp_path):
     assert source.read_bytes() == back.read_bytes()
 
 
-def test_readiness_is_what_its_driver_says(node, cloud, tmp_path):
+def test_readiness_is_what_its_driver_says(node, cloud, tmp_path) -> None:
     """No driver, the GPU as ordered, Modal's own upgrade of it, another GPU, and a sandbox that is
     gone are told apart.
     """
@@ -113,7 +113,7 @@ def test_readiness_is_what_its_driver_says(node, cloud, tmp_path):
     assert NO_LOGIN == asyncio.run(look(node, Placed)).stage
 
 
-def test_a_port_is_carried_through_commands(node, tmp_path):
+def test_a_port_is_carried_through_commands(node, tmp_path) -> None:
     """A connection to the port here reaches what listens there and both directions flow; nothing
     listens here once the program is ended.
     """
@@ -121,7 +121,7 @@ def test_a_port_is_carried_through_commands(node, tmp_path):
     async def carried():
         received = []
 
-        async def answer(reader, writer):
+        async def answer(reader, writer) -> None:
             received.append(await reader.read())
             writer.write(b"you said " + received[-1][-4:])
             writer.close()
@@ -149,7 +149,7 @@ def test_a_port_is_carried_through_commands(node, tmp_path):
     assert asyncio.run(asyncio.wait_for(carried(), 90))
 
 
-def test_a_shell_has_a_terminal(node, tmp_path):
+def test_a_shell_has_a_terminal(node, tmp_path) -> None:
     """An interactive shell of the client's own: a terminal there, its exit code here; without a
     terminal here it is refused.
     """
@@ -171,7 +171,7 @@ def test_a_shell_has_a_terminal(node, tmp_path):
     readable = selectors.DefaultSelector()
     readable.register(terminal, selectors.EVENT_READ)
 
-    def until(*words):
+    def until(*words) -> None:
         nonlocal seen
         end = time.monotonic() + 60
         while not any(each in seen for each in words) and time.monotonic() < end:
@@ -188,7 +188,7 @@ def test_a_shell_has_a_terminal(node, tmp_path):
     assert f"a2b {node.handle.native_id}".encode() in seen
 
 
-def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
+def test_what_cannot_be_reached_ends_as_ssh_does(cloud) -> None:
     """A sandbox that Modal does not know, and a missing token, are one line on stderr and exit code
     255.
     """
@@ -210,7 +210,7 @@ def test_what_cannot_be_reached_ends_as_ssh_does(cloud):
     assert "wanted a token" in text
 
 
-def test_a_shell_and_ports_that_are_not_carried_are_refused_with_the_other_way():
+def test_a_shell_and_ports_that_are_not_carried_are_refused_with_the_other_way() -> None:
     """Where a provider's program carries commands alone, the rest is refused, and its own command
     is named.
     """
@@ -220,7 +220,7 @@ def test_a_shell_and_ports_that_are_not_carried_are_refused_with_the_other_way()
             refused()
 
 
-def test_the_account_names_the_profile_and_never_the_token(tmp_path, monkeypatch):
+def test_the_account_names_the_profile_and_never_the_token(tmp_path, monkeypatch) -> None:
     """What was set in the environment alone is the account's: a later run with another active
     profile still finds the first one's token.
     """

@@ -17,7 +17,7 @@ from tests.unit.modal_functions_rig import (
 )
 
 
-def test_a_gpu_list_becomes_one_function_in_order(cloud):
+def test_a_gpu_list_becomes_one_function_in_order(cloud) -> None:
     """Fallbacks of one count go out as one function's list, each as Modal means it: A100's size is
     written out, `!` is kept.
     """
@@ -36,7 +36,7 @@ def test_a_gpu_list_becomes_one_function_in_order(cloud):
     assert 3 == len(ticket.order.candidates)
 
 
-def test_a_group_is_one_count_and_one_place(cloud):
+def test_a_group_is_one_count_and_one_place(cloud) -> None:
     """What differs in its count is another function; a machine's sandbox takes exactly one GPU."""
     adapter = cloud.adapter()
     spec = declared("job", gpu=["L4:1", "A10:1", "L4:2"])
@@ -47,7 +47,7 @@ def test_a_group_is_one_count_and_one_place(cloud):
     assert 1 < deployment.group(many) < 40
 
 
-def test_a_job_is_deployed_as_declared(cloud):
+def test_a_job_is_deployed_as_declared(cloud) -> None:
     """Time limit per attempt, retries, named secrets and volumes, reserved CPU and memory, no
     source, one container.
     """
@@ -79,7 +79,7 @@ def test_a_job_is_deployed_as_declared(cloud):
     assert 0 == cloud.sent("MountPutFile") and 0 == cloud.sent("MountBatchedCheckExistence")
 
 
-def test_a_job_runs_where_this_package_is_not(cloud):
+def test_a_job_runs_where_this_package_is_not(cloud) -> None:
     """The function that is handed over needs nothing of this package: another Python runs the
     command and fails with its exit code.
     """
@@ -99,7 +99,7 @@ def test_a_job_runs_where_this_package_is_not(cloud):
 
 
 @pytest.mark.parametrize(("expose", "closed"), [("private", True), ("public", False)])
-def test_a_service_wants_a_token_unless_it_is_public(cloud, expose, closed):
+def test_a_service_wants_a_token_unless_it_is_public(cloud, expose, closed) -> None:
     """A web server on the port, closed to all without a proxy token unless `expose: public`; its
     bounds are sent.
     """
@@ -129,7 +129,7 @@ def test_a_service_wants_a_token_unless_it_is_public(cloud, expose, closed):
 
 
 @pytest.mark.parametrize(("kind", "gpu"), [("job", "L4"), ("service", ["L4", "A10"])])
-def test_a_region_that_was_asked_for_is_sent_and_read_back(cloud, kind, gpu):
+def test_a_region_that_was_asked_for_is_sent_and_read_back(cloud, kind, gpu) -> None:
     """The function is told the region of its offers; a service that stands in another one now has
     drifted.
     """
@@ -148,7 +148,7 @@ def test_a_region_that_was_asked_for_is_sent_and_read_back(cloud, kind, gpu):
         assert "region is any instead of eu-west" == adapter.observe([handle])[0].drift
 
 
-def test_the_start_of_a_job_equals_the_clients_own_spawn(tmp_path, monkeypatch):
+def test_the_start_of_a_job_equals_the_clients_own_spawn(tmp_path, monkeypatch) -> None:
     """What starts a job is what `Function.spawn` sends, so a change in a new client shows here."""
     import modal
 

@@ -18,7 +18,7 @@ from tests.unit.modal_functions_rig import (
 # A job's life
 
 
-def test_a_job_runs_ends_and_is_done(cloud):
+def test_a_job_runs_ends_and_is_done(cloud) -> None:
     """Queued, running, ended with its exit code; the call's id is kept on the app; a done job stays
     done and costs no container.
     """
@@ -47,7 +47,7 @@ def test_a_job_runs_ends_and_is_done(cloud):
         ({}, "KERNEL_OOM_KILL", 20, 20, "KERNEL_OOM_KILL"),
     ],
 )
-def test_a_job_fails_after_its_attempts(cloud, section, code, runs_s, over_s, words):
+def test_a_job_fails_after_its_attempts(cloud, section, code, runs_s, over_s, words) -> None:
     """A failing command, a time limit, a killed process: each attempt is made, then the job has
     failed, and the reason is told.
     """
@@ -61,7 +61,7 @@ def test_a_job_fails_after_its_attempts(cloud, section, code, runs_s, over_s, wo
     assert "failed" == node.status and words in node.detail
 
 
-def test_a_job_that_ends_before_the_first_look_was_had(cloud):
+def test_a_job_that_ends_before_the_first_look_was_had(cloud) -> None:
     """A job that is over by the first poll counts as had, with the GPU that it ran on."""
     cloud.store.set_stock("modal", "", "", "", 0, gpu="L4")
     adapter = cloud.adapter()
@@ -75,7 +75,7 @@ def test_a_job_that_ends_before_the_first_look_was_had(cloud):
     )
 
 
-def test_the_list_is_tried_in_order(cloud):
+def test_the_list_is_tried_in_order(cloud) -> None:
     """Where the first GPU is sold out, Modal gives the next of the list, and that is what was had,
     at its price.
     """
@@ -85,7 +85,7 @@ def test_the_list_is_tried_in_order(cloud):
 
 
 @pytest.mark.parametrize("kind", ["job", "service"])
-def test_a_queue_that_never_moves_ends_and_leaves_nothing(cloud, kind):
+def test_a_queue_that_never_moves_ends_and_leaves_nothing(cloud, kind) -> None:
     """No container within the wait: the app is stopped, and the refusal comes only once nothing is
     listed.
     """
@@ -104,7 +104,7 @@ def test_a_queue_that_never_moves_ends_and_leaves_nothing(cloud, kind):
     ]
 
 
-def test_a_job_taken_back_starts_anew(cloud):
+def test_a_job_taken_back_starts_anew(cloud) -> None:
     """Modal starts the same input again when it takes a container back: the job queues, then runs,
     under the same call.
     """
@@ -125,7 +125,7 @@ def test_a_job_taken_back_starts_anew(cloud):
 
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed"])
-def test_a_lost_start_of_a_job_makes_one_call(cloud, fault):
+def test_a_lost_start_of_a_job_makes_one_call(cloud, fault) -> None:
     """Modal started the job and the answer was lost: the call is found by the function's list, and
     none is made again.
     """
@@ -138,7 +138,7 @@ def test_a_lost_start_of_a_job_makes_one_call(cloud, fault):
     assert "done" == adapter.poll(ticket).state and 1 == cloud.sent("FunctionMap")
 
 
-def test_a_start_that_never_arrived_is_certain_after_a_while(cloud):
+def test_a_start_that_never_arrived_is_certain_after_a_while(cloud) -> None:
     """No answer and no call: for some seconds that proves nothing, then the same order may be sent
     again and meets the same app.
     """
@@ -160,7 +160,7 @@ def test_a_start_that_never_arrived_is_certain_after_a_while(cloud):
     "method", ["AppCreate", "FunctionPrecreate", "FunctionCreate", "AppPublish"]
 )
 @pytest.mark.parametrize("kind", ["job", "service"])
-def test_a_lost_answer_within_a_deployment_makes_one_app(cloud, method, kind):
+def test_a_lost_answer_within_a_deployment_makes_one_app(cloud, method, kind) -> None:
     """The real client asks again under the same key: one app, one function, live."""
     cloud.store.add_fault("modal", method, "reply-lost")
     adapter, _, handle = running(cloud, declared(kind))
@@ -170,7 +170,7 @@ def test_a_lost_answer_within_a_deployment_makes_one_app(cloud, method, kind):
     )[0].status
 
 
-def test_a_deployment_without_an_answer_is_found_by_its_name(cloud):
+def test_a_deployment_without_an_answer_is_found_by_its_name(cloud) -> None:
     """A service that may be live is never deployed under another name: it is looked for by the
     order's token.
     """
@@ -184,7 +184,7 @@ def test_a_deployment_without_an_answer_is_found_by_its_name(cloud):
     assert "done" == adapter.poll(ticket).state
 
 
-def test_a_job_whose_deployment_failed_costs_nothing_and_is_tried_again(cloud):
+def test_a_job_whose_deployment_failed_costs_nothing_and_is_tried_again(cloud) -> None:
     """Before its call a job runs nothing: a broken deployment is a passing fault."""
     cloud.store.add_fault("modal", "FunctionCreate", "unavailable", None)
     with pytest.raises(Transient):
@@ -192,7 +192,7 @@ def test_a_job_whose_deployment_failed_costs_nothing_and_is_tried_again(cloud):
     assert 0 == cloud.sent("FunctionMap") and [] == list(cloud.adapter().find("own"))
 
 
-def test_a_refused_start_leaves_no_app(cloud):
+def test_a_refused_start_leaves_no_app(cloud) -> None:
     """When the call is refused, the app is stopped before the refusal is told; if it can't be, that
     is told instead.
     """
@@ -211,7 +211,7 @@ def test_a_refused_start_leaves_no_app(cloud):
     ("method", "section"),
     [("SecretGetOrCreate", {"secrets": ["hf"]}), ("VolumeGetOrCreate", {"volumes": {"/d": "v"}})],
 )
-def test_a_name_that_is_not_there_is_the_users_to_mend(cloud, method, section):
+def test_a_name_that_is_not_there_is_the_users_to_mend(cloud, method, section) -> None:
     """Secrets and volumes are referred to, never made: one that is missing is refused, with what to
     do.
     """
@@ -223,7 +223,7 @@ def test_a_name_that_is_not_there_is_the_users_to_mend(cloud, method, section):
 # A service's life
 
 
-def test_a_service_without_a_floor_is_proven_then_scales_to_zero(cloud):
+def test_a_service_without_a_floor_is_proven_then_scales_to_zero(cloud) -> None:
     """Capacity is a container that really started: one is, then none has to run, and that is no
     drift.
     """
@@ -234,7 +234,7 @@ def test_a_service_without_a_floor_is_proven_then_scales_to_zero(cloud):
     assert 0 == function(cloud)[1].settings()["min_containers"]
 
 
-def test_drift_is_told_and_mended_in_place(cloud):
+def test_drift_is_told_and_mended_in_place(cloud) -> None:
     """What somebody changed at Modal is named; deploying anew sets it right under the same app and
     name.
     """
@@ -246,7 +246,7 @@ def test_drift_is_told_and_mended_in_place(cloud):
     assert "" == node.drift and ticket.order.mark == node.mark
 
 
-def test_an_update_deploys_anew_in_place(cloud):
+def test_an_update_deploys_anew_in_place(cloud) -> None:
     """Another command and other bounds: one more publication of the same app, the same GPU list,
     the new mark.
     """
@@ -264,7 +264,7 @@ def test_an_update_deploys_anew_in_place(cloud):
     assert "g2" == adapter.observe([handle])[0].mark.generation
 
 
-def test_a_failed_redeployment_leaves_the_old_one_live(cloud):
+def test_a_failed_redeployment_leaves_the_old_one_live(cloud) -> None:
     """An update that fails half-way publishes nothing: what ran goes on."""
     adapter, ticket, handle = running(cloud, declared("service", section={"min_containers": 1}))
     cloud.store.add_fault("modal", "FunctionCreate", "http", None, status="INVALID_ARGUMENT")
@@ -275,7 +275,7 @@ def test_a_failed_redeployment_leaves_the_old_one_live(cloud):
 
 
 @pytest.mark.parametrize("kind", ["job", "service"])
-def test_b46_gone_is_when_no_container_is_listed(cloud, kind):
+def test_b46_gone_is_when_no_container_is_listed(cloud, kind) -> None:
     """A stop that Modal accepted is not the end: while a container is listed it is stopping, and
     found.
     """
@@ -292,7 +292,7 @@ def test_b46_gone_is_when_no_container_is_listed(cloud, kind):
     assert (1 if kind == "job" else 0) <= cloud.sent("FunctionCallCancel")
 
 
-def test_b46_a_forgotten_app_whose_container_is_listed_is_not_gone(cloud):
+def test_b46_a_forgotten_app_whose_container_is_listed_is_not_gone(cloud) -> None:
     """Should Modal no longer know the tags of a stopped app: what its list of containers says
     decides.
     """

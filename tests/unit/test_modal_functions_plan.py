@@ -34,7 +34,7 @@ def faced(spec):
 # B46
 
 
-def test_b46_names_and_counts_are_refused_at_plan_time():
+def test_b46_names_and_counts_are_refused_at_plan_time() -> None:
     """An A100-70GB and eight A10s are refused before anything is sent, as a job or a service as
     much as a machine; near names are said.
     """
@@ -48,14 +48,14 @@ def test_b46_names_and_counts_are_refused_at_plan_time():
             assert ["gpu"] == [problem.path for problem in found] and words in str(found[0])
 
 
-def test_b46_the_size_of_an_a100_is_explicit(cloud):
+def test_b46_the_size_of_an_a100_is_explicit(cloud) -> None:
     """Bare A100 is the 40 GB card, and says so in the function that is sent."""
     running(cloud, declared("job", gpu="A100"))
     sent = function(cloud)[0].ranked_functions[0].function.resources.gpu_config
     assert ("A100-40GB", 1) == (sent.gpu_type, sent.count)
 
 
-def test_b46_the_warm_floor_is_priced_24_hours_a_day():
+def test_b46_the_warm_floor_is_priced_24_hours_a_day() -> None:
     """`min_containers: 1` stands in the plan per hour, day and month, beside the price of a busy
     hour; the cap holds with all containers busy.
     """
@@ -71,14 +71,14 @@ def test_b46_the_warm_floor_is_priced_24_hours_a_day():
     assert () == plan(dear.ask(), use_journal=False).candidates
 
 
-def test_a_jobs_worst_case_is_said():
+def test_a_jobs_worst_case_is_said() -> None:
     """Retries multiply the time limit: the plan says what all attempts together can cost."""
     spec = declared("job", section={"retries": 2, "timeout": "2h"})
     text = " ".join(render.as_text(plan(spec.ask(), setup=spec.setup(), use_journal=False)).split())
     assert "at worst 3 attempts of 2h, $4.84" in text
 
 
-def test_b17_function_rates_are_not_a_sandboxs():
+def test_b17_function_rates_are_not_a_sandboxs() -> None:
     """CPU and memory of a function cost a third of a sandbox's; what is reserved is in the price,
     part by part.
     """
@@ -91,7 +91,7 @@ def test_b17_function_rates_are_not_a_sandboxs():
 # Bad input
 
 
-def test_other_providers_are_refused_by_rule():
+def test_other_providers_are_refused_by_rule() -> None:
     """A cloud that can only be a machine is refused by the rule `kind`, and the plan says so."""
     spec = read_cluster("x", {"kind": "job", "gpu": "L4", "options": {"modal": JOB}})
     made = plan(spec.ask(), use_journal=False)
@@ -122,7 +122,7 @@ def test_other_providers_are_refused_by_rule():
         ("job", {**JOB, "nonpreemptible": False, "timeout": 0}, {"timeout"}),
     ],
 )
-def test_options_are_checked_by_kind(kind, section, paths):
+def test_options_are_checked_by_kind(kind, section, paths) -> None:
     """Every field that is missing, out of range, or another kind's is told at the check, with its
     path.
     """
@@ -149,14 +149,14 @@ def test_options_are_checked_by_kind(kind, section, paths):
         ({"kind": "vm"}, {"kind"}),
     ],
 )
-def test_what_only_a_machine_has_is_refused(fields, paths):
+def test_what_only_a_machine_has_is_refused(fields, paths) -> None:
     """A job and a service have no disk, key, port list or stopped state; each is named at once."""
     section = JOB if fields["kind"] == "job" else SERVICE
     found = faced({"gpu": "L4", "providers": ["modal"], "options": {"modal": section}, **fields})
     assert paths == {problem.path for problem in found.problems}
 
 
-def test_a_plan_asks_the_same_of_options_as_a_preview():
+def test_a_plan_asks_the_same_of_options_as_a_preview() -> None:
     """`plan` of a cluster whose options are wrong, or lack what its kind needs, is refused with the
     same paths.
     """
@@ -174,7 +174,7 @@ def test_a_plan_asks_the_same_of_options_as_a_preview():
     assert "modal" == providers.plan(declared("job")).best.provider
 
 
-def test_a_ttl_bounds_all_attempts_of_a_job():
+def test_a_ttl_bounds_all_attempts_of_a_job() -> None:
     """With a ttl the attempts share it; a time limit that would pass it is refused."""
     assert 3_600 == options.timeout_s(options.read(JOB), None)
     assert 2_400 == options.timeout_s(options.read({**JOB, "retries": 2}), 7_200)
@@ -182,7 +182,7 @@ def test_a_ttl_bounds_all_attempts_of_a_job():
     assert ["timeout"] == [problem.path for problem in found]
 
 
-def test_the_manifest_says_the_kinds():
+def test_the_manifest_says_the_kinds() -> None:
     """Modal is a machine, a job and a service; a service is deployed anew in place."""
     assert {
         "machine",

@@ -66,19 +66,19 @@ def order(
         ("B300", 8, False, "B300:8"),
     ],
 )
-def test_gpu_string(gpu_type, count, exact, text):
+def test_gpu_string(gpu_type, count, exact, text) -> None:
     """A GPU compiles to the exact string that Modal documents, always with its count."""
     assert text == gpu.text(gpu_type, count, exact=exact)
 
 
-def test_b03_a10g_compiles_to_the_name_that_modal_takes_today():
+def test_b03_a10g_compiles_to_the_name_that_modal_takes_today() -> None:
     """A10G is Modal's old name of A10, so it compiles to A10 and keeps A10's limit of four."""
     assert "A10:2" == gpu.text("A10G", 2)
     with pytest.raises(Unsupported):
         gpu.text("A10G", 8)
 
 
-def test_b46_a_bare_a100_says_its_size():
+def test_b46_a_bare_a100_says_its_size() -> None:
     """Modal's bare A100 may become 80 GB, so the 40 GB card is written out."""
     assert "A100-40GB:1" == gpu.text("A100", 1)
 
@@ -96,7 +96,7 @@ def test_b46_a_bare_a100_says_its_size():
         ("any", 1),
     ],
 )
-def test_b46_what_modal_does_not_sell_is_never_compiled(gpu_type, count):
+def test_b46_what_modal_does_not_sell_is_never_compiled(gpu_type, count) -> None:
     """An unknown name, an empty one, and a count beyond the model's limit are refused with what is
     on offer.
     """
@@ -108,7 +108,7 @@ def test_b46_what_modal_does_not_sell_is_never_compiled(gpu_type, count):
     )
 
 
-def test_names_come_back_as_the_catalog_writes_them():
+def test_names_come_back_as_the_catalog_writes_them() -> None:
     """What the server reports is read as the catalog's name, and an unknown name stays as it is."""
     assert ("A100", 1) == gpu.read("A100-40GB:1")
     assert ("H100", 8) == gpu.read("H100!:8")
@@ -117,7 +117,7 @@ def test_names_come_back_as_the_catalog_writes_them():
     assert ("MI300X", 2) == gpu.read("MI300X:2")
 
 
-def test_notes_name_the_upgrade_and_the_long_wait():
+def test_notes_name_the_upgrade_and_the_long_wait() -> None:
     """The plan's notes say that H100 may become H200 and that more than two GPUs wait longer; with
     `!` only the wait is left.
     """
@@ -129,7 +129,7 @@ def test_notes_name_the_upgrade_and_the_long_wait():
     assert not gpu.delivered_as_ordered("H200", "H100", exact=False)
 
 
-def test_options_report_every_problem_at_its_path():
+def test_options_report_every_problem_at_its_path() -> None:
     """Unknown keys, wrong types and contradictions are all reported, each with its path."""
     section = {
         "imagee": "x",
@@ -156,13 +156,13 @@ def test_options_report_every_problem_at_its_path():
     )
 
 
-def test_options_read_a_command_line_and_a_list():
+def test_options_read_a_command_line_and_a_list() -> None:
     """A command is a list of words, or a line for the shell."""
     assert ("sh", "-c", "a | b") == options.read({"command": "a | b"}).command
     assert ("python", "x.py") == options.read({"command": ["python", "x.py"]}).command
 
 
-def test_an_order_compiles_to_one_sandbox_that_bears_the_mark():
+def test_an_order_compiles_to_one_sandbox_that_bears_the_mark() -> None:
     """Name, time limit, command and tags come from the order; without a ttl a sandbox gets Modal's
     longest life.
     """
@@ -196,7 +196,7 @@ def test_an_order_compiles_to_one_sandbox_that_bears_the_mark():
         (candidate(), Setup(network=(("network", "n"),)), "network"),
     ],
 )
-def test_what_no_sandbox_can_be_is_refused_with_the_reason(chosen, setup, word):
+def test_what_no_sandbox_can_be_is_refused_with_the_reason(chosen, setup, word) -> None:
     """Nodes, spot, a life over 24 hours, kept disks and managed networks end at Modal before a
     call, and only there.
     """
@@ -206,7 +206,7 @@ def test_what_no_sandbox_can_be_is_refused_with_the_reason(chosen, setup, word):
     assert "modal" == refused.value.scopes[0].provider and refused.value.block_s == 0
 
 
-def test_b17_reserved_cpu_and_memory_are_in_the_price():
+def test_b17_reserved_cpu_and_memory_are_in_the_price() -> None:
     """What the options reserve beyond the least that Modal bills is added to the price that is
     recorded, with its part named.
     """
@@ -219,7 +219,7 @@ def test_b17_reserved_cpu_and_memory_are_in_the_price():
     assert candidate().offer == request.priced(candidate().offer, {"image": "ubuntu:24.04"})
 
 
-def test_b17_reserved_cpu_and_memory_count_against_the_cap_in_the_plan():
+def test_b17_reserved_cpu_and_memory_count_against_the_cap_in_the_plan() -> None:
     """The plan ranks and caps Modal's offers at what the spec's options make them cost."""
     import providers as p
 
@@ -240,7 +240,7 @@ def test_b17_reserved_cpu_and_memory_count_against_the_cap_in_the_plan():
     )
 
 
-def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan():
+def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan() -> None:
     """What no sandbox can be is refused when planning, with its own rule."""
     import providers as p
 
@@ -262,7 +262,7 @@ def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan():
     )
 
 
-def test_the_manifest_imports_no_client():
+def test_the_manifest_imports_no_client() -> None:
     """Importing the folder brings in neither Modal's client nor gRPC nor asyncio."""
     code = (
         "import sys, providers.adapters.modal; print(sorted({'modal', 'grpclib', 'asyncio',"

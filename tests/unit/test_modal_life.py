@@ -42,7 +42,7 @@ def adapter(cloud):
     return cloud.adapter()
 
 
-def token(number):
+def token(number) -> str:
     return f"{number:08d}-1111-4222-8333-444455556666"
 
 
@@ -52,7 +52,7 @@ def started(cloud, adapter, wanted):
     return adapter.poll(ticket)
 
 
-def test_ordered_started_seen_deleted(cloud, adapter):
+def test_ordered_started_seen_deleted(cloud, adapter) -> None:
     """A sandbox is waiting until its container has started, runs as ordered, and is gone after its
     deletion.
     """
@@ -76,7 +76,7 @@ def test_ordered_started_seen_deleted(cloud, adapter):
     assert [] == list(adapter.find("own1"))
 
 
-def test_deleting_twice_and_deleting_what_never_was_is_success(cloud, adapter):
+def test_deleting_twice_and_deleting_what_never_was_is_success(cloud, adapter) -> None:
     """A deletion of what is gone, or never was, is no error."""
     (handle,) = started(cloud, adapter, order()).handles
     adapter.delete(handle)
@@ -87,7 +87,7 @@ def test_deleting_twice_and_deleting_what_never_was_is_success(cloud, adapter):
     ]
 
 
-def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter):
+def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter) -> None:
     """A stop that Modal accepted leaves the machine `stopping` for as long as its container is
     listed.
     """
@@ -101,7 +101,7 @@ def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter)
     assert "gone" == adapter.observe(done.handles)[0].status
 
 
-def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter):
+def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter) -> None:
     """A name or count that Modal does not sell ends before an image is built or a sandbox asked
     for.
     """
@@ -111,7 +111,7 @@ def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter):
     assert 0 == cloud.sent("*")
 
 
-def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypatch):
+def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypatch) -> None:
     """The stand-in refuses unknown names and counts as the server does, and that is Unsupported by
     its code.
     """
@@ -121,7 +121,7 @@ def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypat
     assert "INVALID_ARGUMENT" == refused.value.code
 
 
-def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapter):
+def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapter) -> None:
     """Without a container by the end of the wait the sandbox is ended, that is confirmed, and the
     refusal is NoCapacity.
     """
@@ -143,7 +143,7 @@ def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapt
     assert [] == cloud.adapter().find("own1")
 
 
-def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, adapter):
+def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, adapter) -> None:
     """Giving up that did not reach Modal has changed nothing: a container that starts meanwhile is
     handed over.
     """
@@ -157,7 +157,7 @@ def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, ad
     assert "done" == adapter.poll(ticket).state
 
 
-def test_a_container_that_outlives_the_given_up_order_is_half_made(cloud, adapter):
+def test_a_container_that_outlives_the_given_up_order_is_half_made(cloud, adapter) -> None:
     """When the container stays listed long after the end, the machine is named: nothing else may be
     bought yet.
     """
@@ -173,7 +173,7 @@ def test_a_container_that_outlives_the_given_up_order_is_half_made(cloud, adapte
 
 
 @pytest.mark.parametrize("kind", ["reply-lost", "malformed", "error-after"])
-def test_a_lost_reply_is_settled_by_the_token(cloud, adapter, kind):
+def test_a_lost_reply_is_settled_by_the_token(cloud, adapter, kind) -> None:
     """Work done and no answer: the outcome is unknown, and the order's token finds the one sandbox,
     from any process.
     """
@@ -189,7 +189,7 @@ def test_a_lost_reply_is_settled_by_the_token(cloud, adapter, kind):
     assert 1 == len(other.find("own1"))
 
 
-def test_a_lost_call_is_certain_only_after_a_while(cloud, adapter):
+def test_a_lost_call_is_certain_only_after_a_while(cloud, adapter) -> None:
     """Refused before any work, without a word: nothing is found, and that proves nothing for the
     first seconds.
     """
@@ -204,7 +204,7 @@ def test_a_lost_call_is_certain_only_after_a_while(cloud, adapter):
     assert cloud.adapter().resume(order(token=token(7))) is None
 
 
-def test_the_creating_call_is_sent_once(cloud, adapter):
+def test_the_creating_call_is_sent_once(cloud, adapter) -> None:
     """The client's own retries are off for the creating call, whatever the failure."""
     cloud.store.add_fault("modal", "SandboxCreate", "unavailable", None)
     with pytest.raises(OutcomeUnknown):
@@ -212,7 +212,7 @@ def test_the_creating_call_is_sent_once(cloud, adapter):
     assert 1 == cloud.sent("SandboxCreate")
 
 
-def test_the_same_order_again_is_the_same_sandbox(cloud, adapter):
+def test_the_same_order_again_is_the_same_sandbox(cloud, adapter) -> None:
     """The token is the idempotency key, and the name is unique in the app: a second submit of one
     order makes nothing new.
     """
@@ -236,7 +236,7 @@ def test_the_same_order_again_is_the_same_sandbox(cloud, adapter):
         ("forbidden", BadCredentials),
     ],
 )
-def test_a_refusal_before_any_work(cloud, adapter, kind, error):
+def test_a_refusal_before_any_work(cloud, adapter, kind, error) -> None:
     """Quota, rate limit and refused credentials are their own classes, and nothing was made."""
     cloud.store.add_fault("modal", "SandboxCreate", kind)
     with pytest.raises(error):
@@ -244,7 +244,7 @@ def test_a_refusal_before_any_work(cloud, adapter, kind, error):
     assert [] == list(adapter.find("own1"))
 
 
-def test_a_sandbox_that_fails_at_its_start_is_refused(cloud, adapter):
+def test_a_sandbox_that_fails_at_its_start_is_refused(cloud, adapter) -> None:
     """A bad command or image shows when the container starts: refused with the end's own word; an
     internal failure is no capacity.
     """
@@ -260,7 +260,7 @@ def test_a_sandbox_that_fails_at_its_start_is_refused(cloud, adapter):
         adapter.poll(ticket)
 
 
-def test_an_image_that_cannot_be_built_is_said(cloud, adapter):
+def test_an_image_that_cannot_be_built_is_said(cloud, adapter) -> None:
     """A failed build names the options to correct, buys nothing, and is tried anew the next time."""
     cloud.store.add_fault("modal", "ImageGetOrCreate", "op-error", code="no such tag")
     wanted = order(setup=Setup(options=(("image", "nvidia/cuda:nope"),)))
@@ -270,7 +270,9 @@ def test_an_image_that_cannot_be_built_is_said(cloud, adapter):
     assert "waiting" == adapter.submit(wanted).state
 
 
-def test_an_image_still_being_built_is_waited_for_by_asking_again(cloud, adapter, monkeypatch):
+def test_an_image_still_being_built_is_waited_for_by_asking_again(
+    cloud, adapter, monkeypatch
+) -> None:
     """An order looks at a build for a bounded time; the build goes on and nothing is bought
     meanwhile.
     """
@@ -283,7 +285,7 @@ def test_an_image_still_being_built_is_waited_for_by_asking_again(cloud, adapter
     assert "waiting" == adapter.submit(order()).state
 
 
-def test_ended_by_its_own_limit_and_preempted(cloud, adapter):
+def test_ended_by_its_own_limit_and_preempted(cloud, adapter) -> None:
     """A passed time limit reads ended, a container that Modal took back preempted; after a deletion
     both are gone.
     """
@@ -298,7 +300,7 @@ def test_ended_by_its_own_limit_and_preempted(cloud, adapter):
     assert ["gone", "gone"] == [node.status for node in adapter.observe(handles)]
 
 
-def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, adapter):
+def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, adapter) -> None:
     """H100 that became H200 counts as the H100 ordered and says so; with `!` it is never given."""
     cloud.store.set_stock("modal", "", "container-1", "on-demand", 0, gpu="H100")
     cloud.store.set_stock("modal", "", "container-1", "on-demand", 5, gpu="H200")
@@ -308,7 +310,7 @@ def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, ada
     assert "waiting" == started(cloud, adapter, order(candidate(exact=True), token=token(6))).state
 
 
-def test_stock_is_counted_and_given_back(cloud, adapter):
+def test_stock_is_counted_and_given_back(cloud, adapter) -> None:
     """The scenario's count is the number that runs at once; the queue moves when one ends."""
     cloud.store.set_stock("modal", "", "container-8", "on-demand", 1, gpu="H100")
     first = started(cloud, adapter, order(candidate("H100", 8)))
@@ -319,7 +321,7 @@ def test_stock_is_counted_and_given_back(cloud, adapter):
     assert "done" == adapter.poll(second).state
 
 
-def test_find_pages_and_narrows(cloud, adapter, monkeypatch):
+def test_find_pages_and_narrows(cloud, adapter, monkeypatch) -> None:
     """Every machine of an owner is found, page by page, narrowed by cluster and generation; others'
     are not.
     """
@@ -339,13 +341,13 @@ def test_find_pages_and_narrows(cloud, adapter, monkeypatch):
     assert [] == list(Cloud.adapter(cloud).find("own1", "train", "g9"))
 
 
-def test_find_does_not_make_the_app(cloud, adapter):
+def test_find_does_not_make_the_app(cloud, adapter) -> None:
     """Looking for machines where none were ever made changes nothing at Modal."""
     assert [] == list(adapter.find("own1"))
     assert () == cloud.store.mutations()
 
 
-def test_relabel_and_labels(cloud, adapter):
+def test_relabel_and_labels(cloud, adapter) -> None:
     """A new generation and new labels are written in place; the mark's other parts stay."""
     (handle,) = started(
         cloud, adapter, order(setup=Setup(labels=(("team", "a"), ("old", "x"))))
@@ -360,7 +362,7 @@ def test_relabel_and_labels(cloud, adapter):
     )
 
 
-def test_the_account_is_checked(cloud, adapter):
+def test_the_account_is_checked(cloud, adapter) -> None:
     """The check names token, workspace, environment and the GPU limit; a refused token says what to
     do.
     """
@@ -372,7 +374,7 @@ def test_the_account_is_checked(cloud, adapter):
     assert "refused" == refused.state and "token new" in refused.todo
 
 
-def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter):
+def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter) -> None:
     """An unknown call is answered UNIMPLEMENTED and stands in the log."""
     from modal_proto import api_pb2
 
@@ -381,7 +383,7 @@ def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter):
     assert [12] == [request.status for request in cloud.store.requests("SandboxSnapshot")]
 
 
-def test_two_processes_servers_are_one_cloud(cloud, adapter):
+def test_two_processes_servers_are_one_cloud(cloud, adapter) -> None:
     """What is ordered through one server is found and deleted through another on the same store."""
     (handle,) = started(cloud, adapter, order()).handles
     second = modal.start(cloud.store)
@@ -395,7 +397,7 @@ def test_two_processes_servers_are_one_cloud(cloud, adapter):
     assert [] == list(adapter.find("own1"))
 
 
-def test_a_server_that_is_away_is_said_at_once(tmp_path):
+def test_a_server_that_is_away_is_said_at_once(tmp_path) -> None:
     """An unreachable server is Transient within seconds, not after the client's own minute, and
     nothing was sent.
     """
@@ -410,7 +412,7 @@ def test_a_server_that_is_away_is_said_at_once(tmp_path):
     assert "unreachable" == away.value.code and time.monotonic() - begun < 30
 
 
-def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch):
+def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch) -> None:
     """Every reading call has a wall clock of its own."""
     monkeypatch.setattr(connection, "CALL_S", 0.2)
     adapter.check()
@@ -421,7 +423,7 @@ def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch):
         )
 
 
-def test_it_runs_beside_a_grpc_aio_server_and_pulumis_messages(cloud, adapter):
+def test_it_runs_beside_a_grpc_aio_server_and_pulumis_messages(cloud, adapter) -> None:
     """In one process with Pulumi's protocol and a grpc.aio server in a running loop, calls from a
     thread work.
     """
@@ -449,7 +451,7 @@ def test_it_runs_beside_a_grpc_aio_server_and_pulumis_messages(cloud, adapter):
     )
 
 
-def test_calls_from_many_threads_share_one_connection(cloud, adapter):
+def test_calls_from_many_threads_share_one_connection(cloud, adapter) -> None:
     """The adapter is safe from several threads at once."""
     (handle,) = started(cloud, adapter, order()).handles
     seen = []

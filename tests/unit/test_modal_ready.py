@@ -30,13 +30,13 @@ H100, H200, T4 = (
 class Moving:
     """The live world's clock: the stand-in's, which a sleep moves."""
 
-    def __init__(self, cloud):
+    def __init__(self, cloud) -> None:
         self.cloud = cloud
 
     def now(self):
         return self.cloud.time
 
-    async def sleep(self, seconds):
+    async def sleep(self, seconds) -> None:
         self.cloud.wait(seconds)
         await asyncio.sleep(0)
 
@@ -62,10 +62,10 @@ def bench(tmp_path, monkeypatch):
 
 
 class Bench:
-    def __init__(self, cloud, folder):
+    def __init__(self, cloud, folder) -> None:
         self.cloud, self.folder, self.lines = cloud, folder, []
 
-    def drivers(self, *cards):
+    def drivers(self, *cards) -> None:
         """What the driver shows in the first sandbox that is asked, in the second, and so on."""
         asked = self.folder / "asked"
         cases = "\n".join(
@@ -106,7 +106,9 @@ class Bench:
         )
 
 
-def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_tried(bench):
+def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_tried(
+    bench,
+) -> None:
     """Modal says that it runs, its driver shows another card: that sandbox is ended, the attempt
     says so, and the next choice is had.
     """
@@ -118,7 +120,7 @@ def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_
     assert not any("not looked at" in line for line in bench.lines)
 
 
-def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench):
+def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench) -> None:
     """The GPU that was ordered, or Modal's own upgrade of it at its price; what was bought
     elsewhere is looked at too, and logged into.
     """
@@ -130,7 +132,7 @@ def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench)
     assert line.shown == f"modal shell {held.handles[0].native_id}" and line.program[-1] == "run"
 
 
-def test_b30_a_sandbox_without_a_driver_is_not_ready(bench):
+def test_b30_a_sandbox_without_a_driver_is_not_ready(bench) -> None:
     """Where no driver answers within the wait, the sandbox is ended and nothing is left; `ready:
     running` takes Modal's word.
     """

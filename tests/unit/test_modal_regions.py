@@ -23,7 +23,7 @@ L4_MICRO_USD = 819_941
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
 
 
@@ -31,7 +31,7 @@ def planned(**fields):
     return providers.plan(read_cluster("x", {"gpu": "L4", "providers": ["modal"], **fields}))
 
 
-def test_anywhere_is_the_default_at_the_plain_price():
+def test_anywhere_is_the_default_at_the_plain_price() -> None:
     """Without regions Modal is planned once, anywhere; no region is offered that was not asked for."""
     made = planned()
     assert [("any", L4_MICRO_USD)] == [(found.region, found.micro_usd) for found in made.candidates]
@@ -40,7 +40,7 @@ def test_anywhere_is_the_default_at_the_plain_price():
 @pytest.mark.parametrize(
     ("region", "times"), [("us", 1.5), ("eu", 1.5), ("uk", 1.5), ("us-west", 1.75), ("jp", 1.75)]
 )
-def test_b17_a_region_multiplies_all_of_the_bill(region, times):
+def test_b17_a_region_multiplies_all_of_the_bill(region, times) -> None:
     """The price, its parts and a note say the multiplier of a broad or a narrow region, and what is
     no longer left out.
     """
@@ -58,7 +58,7 @@ def test_b17_a_region_multiplies_all_of_the_bill(region, times):
     )
 
 
-def test_b17_a_region_multiplies_what_the_options_reserve():
+def test_b17_a_region_multiplies_what_the_options_reserve() -> None:
     """CPU and memory that are reserved, and every container of a service, cost the multiple as
     well.
     """
@@ -78,12 +78,12 @@ def test_b17_a_region_multiplies_what_the_options_reserve():
     )
 
 
-def test_a_cap_counts_the_multiplier():
+def test_a_cap_counts_the_multiplier() -> None:
     """A region that makes it dearer than the cap is refused by the cap."""
     assert 1 == planned(regions=["us"], max_price_per_hour=0.9).rejected_by_rule["price-cap"]
 
 
-def test_a_region_of_another_cloud_is_refused_with_what_modal_has():
+def test_a_region_of_another_cloud_is_refused_with_what_modal_has() -> None:
     """Modal alone: the region is the user's to mend. Beside a cloud that has it: Modal is refused
     by the rule `region`, which says what it has.
     """
@@ -99,7 +99,7 @@ def test_a_region_of_another_cloud_is_refused_with_what_modal_has():
     assert "any; modal has af, ap, ap-melbourne" in refused.found
 
 
-def test_several_regions_are_tried_in_order_of_their_price():
+def test_several_regions_are_tried_in_order_of_their_price() -> None:
     """Each region asked for is a candidate; the broad one is cheaper and comes first. `any` can be
     named too.
     """
@@ -109,21 +109,21 @@ def test_several_regions_are_tried_in_order_of_their_price():
     assert ["any", "us"] == [found.region for found in planned(regions=["us", "any"]).candidates]
 
 
-def test_offers_shows_a_region():
+def test_offers_shows_a_region() -> None:
     """`gpus offers L4:1 --region eu` lists what Modal has there."""
     assert [("modal", "eu")] == [
         (found.provider, found.region) for found in providers.offers("L4:1", regions=["eu"])
     ]
 
 
-def test_an_unknown_region_is_never_sent():
+def test_an_unknown_region_is_never_sent() -> None:
     """A name that Modal's page does not have is refused before any call."""
     assert ("us-east",) == request.compile_order(order(candidate("L4", region="us-east"))).regions
     with pytest.raises(Unsupported, match="has no region moon"):
         request.compile_order(order(candidate("L4", region="moon")))
 
 
-def test_a_region_that_is_not_known_is_told():
+def test_a_region_that_is_not_known_is_told() -> None:
     """A name that no allowed provider knows is a problem at its path; one that Modal takes on
     request is none, at a preview too.
     """

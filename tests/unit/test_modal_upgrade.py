@@ -35,7 +35,7 @@ def cloud(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("gpu", ["H100:2", "H100:1"])
-def test_an_upgrade_is_said_at_the_purchase(cloud, gpu):
+def test_an_upgrade_is_said_at_the_purchase(cloud, gpu) -> None:
     """The outputs and a line say what was delivered at once; a later look finds no difference."""
     bench = cloud(gpu)
     held = bench.run(operations.create(bench.world, bench.wanted(), "g1"))
@@ -48,7 +48,7 @@ def test_an_upgrade_is_said_at_the_purchase(cloud, gpu):
 
 
 @pytest.mark.parametrize("gpu", ["H100-SXM:2", "H100!:2", "h100 sxm5:1"])
-def test_exactly_an_h100_is_asked_for_as_such(cloud, gpu):
+def test_exactly_an_h100_is_asked_for_as_such(cloud, gpu) -> None:
     """It is sent as `H100!`: no other card is taken for it."""
     bench = cloud(gpu)
     (candidate,) = bench.candidates()

@@ -35,7 +35,7 @@ def cloud(tmp_path):
         ),
     ],
 )
-def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, section):
+def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, section) -> None:
     """The client's public way and ours make the same definition and tags, so a change in a new
     client shows here.
     """
@@ -80,7 +80,7 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
     assert rows[0].tag_map() == rows[1].tag_map()
 
 
-def test_several_threads_may_be_the_first_to_need_the_client(tmp_path):
+def test_several_threads_may_be_the_first_to_need_the_client(tmp_path) -> None:
     """Several runs in one process that connect at once, each in its thread, all get a cloud that
     answers: nobody sees the client half imported.
     """
@@ -104,7 +104,7 @@ def test_several_threads_may_be_the_first_to_need_the_client(tmp_path):
     assert (0, "[]") == (done.returncode, done.stdout.strip()), done.stdout + done.stderr
 
 
-def test_a_failed_heartbeat_of_the_client_prints_no_traceback():
+def test_a_failed_heartbeat_of_the_client_prints_no_traceback() -> None:
     """The client's own loops print each failure whole; the user is told by the calls that fail, in
     one line each.
     """

@@ -26,7 +26,7 @@ WHOLE = {
 }
 
 
-def test_the_design_example_compiles_to_three_entries_in_order():
+def test_the_design_example_compiles_to_three_entries_in_order() -> None:
     """A stack file's entry becomes one entry per acceptable choice, in order, each with its own
     capacity kinds.
     """
@@ -42,7 +42,7 @@ def test_the_design_example_compiles_to_three_entries_in_order():
     assert {e.ttl_s for e in ask.entries} == {72_000}
 
 
-def test_the_same_content_said_three_ways_is_the_same_ask():
+def test_the_same_content_said_three_ways_is_the_same_ask() -> None:
     """Python, a mapping and one string say the same thing."""
     in_python = Cluster(name="ft", gpu=Gpu("H100", count=8, fallback=["A100-80GB:8"]))
     as_mapping = read_cluster(
@@ -57,7 +57,7 @@ def test_the_same_content_said_three_ways_is_the_same_ask():
     assert read_cluster("ft", "H100:8").ask() == Cluster(name="ft", gpu=Gpu("H100:8")).ask()
 
 
-def test_a_list_is_a_preference_order():
+def test_a_list_is_a_preference_order() -> None:
     """A list of GPUs means the first, else the second."""
     ask = read_cluster("train", {"gpu": ["H100!:8", "H200:8"]}).ask()
     assert [(e.gpu, e.exact, e.path) for e in ask.entries] == [
@@ -66,13 +66,13 @@ def test_a_list_is_a_preference_order():
     ]
 
 
-def test_a_gpu_can_be_asked_by_memory():
+def test_a_gpu_can_be_asked_by_memory() -> None:
     """`Gpu(min_memory_gib=24)` names no type."""
     entry = Cluster(name="x", gpu=Gpu(min_memory_gib=24, count=2)).ask().entries[0]
     assert (entry.gpu, entry.min_memory_gib, entry.gpu_count) == ("", 24, 2)
 
 
-def test_a_fallback_overrides_nodes_capacity_wait_and_ttl():
+def test_a_fallback_overrides_nodes_capacity_wait_and_ttl() -> None:
     """A fallback entry may differ in everything that the first choice fixes."""
     ask = read_cluster(
         "t",
@@ -94,7 +94,7 @@ def test_a_fallback_overrides_nodes_capacity_wait_and_ttl():
     )
 
 
-def test_every_problem_is_told_at_once_with_its_path():
+def test_every_problem_is_told_at_once_with_its_path() -> None:
     """Type faults, unknown keys, bad strings and rules between fields come together."""
     found = problems(
         {
@@ -146,12 +146,12 @@ def test_every_problem_is_told_at_once_with_its_path():
         ([], ""),
     ],
 )
-def test_bad_input_is_refused_at_its_path(raw, path):
+def test_bad_input_is_refused_at_its_path(raw, path) -> None:
     """Each wrong declaration names the property that is wrong."""
     assert path in problems(raw)
 
 
-def test_a_private_key_is_refused_without_being_repeated():
+def test_a_private_key_is_refused_without_being_repeated() -> None:
     """Secrets never reach error text."""
     text = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVATE KEY-----"
     problem = problems({"gpu": "H100:8", "ssh_key": text})["ssh_key"]
@@ -159,7 +159,7 @@ def test_a_private_key_is_refused_without_being_repeated():
     assert "c2VjcmV0" not in str(problem)
 
 
-def test_the_fingerprint_leaves_out_policy():
+def test_the_fingerprint_leaves_out_policy() -> None:
     """Fallback, rank, caps, wait, ttl, labels, keys and reclaim do not change what a machine is;
     GPU, nodes, disk and options do.
     """
@@ -204,7 +204,7 @@ def test_the_fingerprint_leaves_out_policy():
     ],
 )
 @pytest.mark.parametrize("text", ["15", " 900 ", "1.5"])
-def test_duration_in_text_needs_a_unit(where, text):
+def test_duration_in_text_needs_a_unit(where, text) -> None:
     """`"15"` may be meant as seconds or as minutes: the message says how to write either."""
     number = text.strip()
     assert problems(at(where, text))[where].todo == f"write {number}s or {number}m"
@@ -236,7 +236,7 @@ BOOLEANS = (
 
 @pytest.mark.parametrize("where", BOOLEANS)
 @pytest.mark.parametrize("value", [True, False])
-def test_boolean_is_no_number(where, value):
+def test_boolean_is_no_number(where, value) -> None:
     """Nowhere: `ttl: true` is no second, `run: yes` no 1."""
     found = problems(at(where, value))
     assert set(found) == {where} and found[where].found == str(value).lower()
@@ -279,13 +279,13 @@ def at(path, value):
     return raw
 
 
-def test_whole_floats_are_whole_numbers():
+def test_whole_floats_are_whole_numbers() -> None:
     """The engine's wire knows only floats: 8.0 nodes are 8 nodes, 1.5 nodes are refused."""
     assert read_cluster("t", {"gpu": "H100:8", "nodes": 2.0}).nodes == 2
     assert "nodes" in problems({"gpu": "H100:8", "nodes": 1.5})
 
 
-def test_names_can_be_read_from_a_broken_declaration():
+def test_names_can_be_read_from_a_broken_declaration() -> None:
     """What reads as a GPU is found however broken the rest is, so that unknown names are told with
     the other problems.
     """
@@ -298,7 +298,7 @@ def test_names_can_be_read_from_a_broken_declaration():
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_gpu_or_a_clean_refusal(text):
+def test_any_text_is_a_gpu_or_a_clean_refusal(text) -> None:
     """No string makes the reader fail in another way than SpecError."""
     try:
         read = gpu_text(text)
@@ -315,7 +315,7 @@ def test_any_text_is_a_gpu_or_a_clean_refusal(text):
         max_leaves=8,
     )
 )
-def test_any_value_is_a_cluster_or_a_clean_refusal(raw):
+def test_any_value_is_a_cluster_or_a_clean_refusal(raw) -> None:
     """No value of any shape makes the reader fail in another way than SpecError."""
     keys = ["gpu", "fallback", "spot", "nodes", "providers", "ttl", "labels", "options", "prices"]
     for candidate in (raw, *({"gpu": "H100:8", key: raw} for key in keys)):
@@ -329,7 +329,7 @@ def test_any_value_is_a_cluster_or_a_clean_refusal(raw):
     ("text", "total"),
     [("20h", 72_000), ("1h30m", 5_400), (90, 90), ("7d", 604_800), ("0s", 0), ("1.5h", 5_400)],
 )
-def test_durations(text, total):
+def test_durations(text, total) -> None:
     """People's durations are whole seconds."""
     assert duration.seconds(text) == total
 
@@ -337,31 +337,31 @@ def test_durations(text, total):
 @pytest.mark.parametrize(
     "text", ["", "h", "90", "1.5", "-1h", "1h-", "1x", "1 fortnight", float("nan"), -5, True]
 )
-def test_no_duration(text):
+def test_no_duration(text) -> None:
     """What is no duration is refused."""
     with pytest.raises(ValueError):
         duration.seconds(text)
 
 
 @given(st.integers(min_value=0, max_value=10**9))
-def test_durations_survive_being_written(total):
+def test_durations_survive_being_written(total) -> None:
     """Text form and seconds are inverse."""
     assert duration.seconds(duration.text(total)) == total
 
 
 @given(st.integers(min_value=0, max_value=10**12))
-def test_money_is_exact(micro):
+def test_money_is_exact(micro) -> None:
     """Micro-dollars survive the way to dollars and back."""
     assert micro_usd(usd(micro)) == micro
 
 
-def test_an_unknown_price_is_not_zero():
+def test_an_unknown_price_is_not_zero() -> None:
     """No price reads as no price."""
     assert per_hour(None) == "no price"
     assert per_hour(88_490_000) == "$88.49/h"
 
 
-def test_frozen():
+def test_frozen() -> None:
     """A declaration never changes after it was made."""
     with pytest.raises(Exception):
         read_cluster("t", "H100:8").nodes = 3
@@ -412,14 +412,14 @@ def test_frozen():
         ),
     ],
 )
-def test_what_was_wanted_is_said_in_plain_words(raw, path, wanted, found):
+def test_what_was_wanted_is_said_in_plain_words(raw, path, wanted, found) -> None:
     """No validator's own words, and only of the field that is wrong."""
     told = problems({"gpu": "H100:8", **raw})
     assert list(told) == [path]
     assert (told[path].wanted, told[path].found) == (wanted, found)
 
 
-def test_every_bad_port_is_told():
+def test_every_bad_port_is_told() -> None:
     """Each wrong element of a list is named, whatever is wrong with it."""
     assert set(problems({"gpu": "H100:8", "ports": ["x", 22, 0, 70000, True]})) == {
         "ports[0]",
@@ -429,6 +429,6 @@ def test_every_bad_port_is_told():
     }
 
 
-def test_a_key_that_python_reserves_is_an_unknown_one():
+def test_a_key_that_python_reserves_is_an_unknown_one() -> None:
     """`self` is no field, and nothing breaks."""
     assert problems({"gpu": "H100:8", "self": 1})["self"].wanted == "a known property"

@@ -50,7 +50,7 @@ def made(folder, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_workloads_file_is_a_plain_one_within_its_limit(tmp_path, kind):
+def test_a_workloads_file_is_a_plain_one_within_its_limit(tmp_path, kind) -> None:
     """Devices, pipes, folders, and files larger than anything that travels with a start-up script."""
     begun = time.process_time()
     path = made(tmp_path, kind)
@@ -62,7 +62,7 @@ def test_a_workloads_file_is_a_plain_one_within_its_limit(tmp_path, kind):
     assert str(problem).isprintable() and "1 MiB" in problem.wanted
 
 
-def test_a_workload_has_so_many_files_and_a_link_to_a_plain_one_is_followed(tmp_path):
+def test_a_workload_has_so_many_files_and_a_link_to_a_plain_one_is_followed(tmp_path) -> None:
     """The files of a project may be links; thousands of them are for a bucket."""
     (tmp_path / "real").write_text("x")
     (tmp_path / "link").symlink_to("real")
@@ -113,7 +113,7 @@ ODD = (
         "max_position_embeddings",
     ],
 )
-def test_a_config_whose_figure_is_none_is_refused_or_read(tmp_path, capsys, key, value):
+def test_a_config_whose_figure_is_none_is_refused_or_read(tmp_path, capsys, key, value) -> None:
     """Zero heads, a text, an endless number: the key is named, or the figure was none that counts;
     never another exception.
     """
@@ -149,7 +149,7 @@ def test_a_config_whose_figure_is_none_is_refused_or_read(tmp_path, capsys, key,
         '{"text_config": ' * 500 + "{}" + "}" * 500,
     ],
 )
-def test_a_config_that_is_none_is_one_message_at_once(tmp_path, capsys, text):
+def test_a_config_that_is_none_is_one_message_at_once(tmp_path, capsys, text) -> None:
     """However it is nested."""
     (tmp_path / "config.json").write_text(text)
     begun = time.process_time()
@@ -161,7 +161,7 @@ def test_a_config_that_is_none_is_one_message_at_once(tmp_path, capsys, text):
 @pytest.mark.parametrize(
     "kind", [kind for kind in KINDS if kind not in {"a\0b", "~nobody-of-that-name/x"}]
 )
-def test_a_config_is_a_plain_file_within_its_limit(tmp_path, kind):
+def test_a_config_is_a_plain_file_within_its_limit(tmp_path, kind) -> None:
     """The same for a model's description."""
     begun = time.process_time()
     with pytest.raises(SpecError):
@@ -169,7 +169,7 @@ def test_a_config_is_a_plain_file_within_its_limit(tmp_path, kind):
     assert time.process_time() - begun < 1
 
 
-def test_a_size_is_said_in_three_figures():
+def test_a_size_is_said_in_three_figures() -> None:
     """As in messages of limits."""
     assert ["0 bytes", "1000 bytes", "1 KiB", "1.5 KiB", "10 GiB", "1023 KiB"] == [
         regular.size(n) for n in (0, 1_000, 1_024, 1_536, 10 << 30, 1_047_552)

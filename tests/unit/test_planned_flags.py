@@ -81,7 +81,7 @@ UNKNOWN = "someone/unknown"
         ("llama.cpp", {"dtype": "q8_0", "model": "a/b:Q8_K_XL"}, {"hf": "a/b:Q8_K_XL"}),
     ],
 )
-def test_what_the_plan_counts_on_is_on_the_line(launcher, task, wanted):
+def test_what_the_plan_counts_on_is_on_the_line(launcher, task, wanted) -> None:
     """Split, number format, share of the memory, context, sequences, address: a default of the
     program's own is another one than the plan's.
     """
@@ -89,7 +89,7 @@ def test_what_the_plan_counts_on_is_on_the_line(launcher, task, wanted):
     assert {name: found.get(name) for name in wanted} == wanted
 
 
-def test_ollama_is_told_by_its_environment():
+def test_ollama_is_told_by_its_environment() -> None:
     """It has no flags for these."""
     line = words("ollama", gpu="L4", count=1, context=4_096, concurrency=4)
     assert {"context=4096", "parallel=4", "listen=127.0.0.1", "port=11434"} <= set(line)
@@ -100,7 +100,7 @@ def test_ollama_is_told_by_its_environment():
 
 
 @pytest.mark.parametrize("launcher", ["vllm", "sglang", "tgi", "llama.cpp"])
-def test_a_server_is_given_the_context_that_was_judged(launcher):
+def test_a_server_is_given_the_context_that_was_judged(launcher) -> None:
     """Left to itself it takes all that its model knows, and ends where the cache of that does not
     fit. Of an unknown model nobody assumed one.
     """
@@ -151,7 +151,7 @@ def test_a_server_is_given_the_context_that_was_judged(launcher):
         ),
     ],
 )
-def test_a_flag_of_the_users_is_what_the_plan_counts_on(launcher, args, command, fields):
+def test_a_flag_of_the_users_is_what_the_plan_counts_on(launcher, args, command, fields) -> None:
     """It runs, so it is also what is judged: the field stands back."""
     found = settled(
         Task(launcher=launcher, command=command, args=tuple(args.items()), context=64, dtype="bf16")
@@ -159,7 +159,7 @@ def test_a_flag_of_the_users_is_what_the_plan_counts_on(launcher, args, command,
     assert {name: getattr(found, name) for name in fields} == fields
 
 
-def test_a_context_that_does_not_fit_is_refused_also_as_a_flag():
+def test_a_context_that_does_not_fit_is_refused_also_as_a_flag() -> None:
     """Of the workload and of a fallback entry's own args."""
     task = Task(launcher="vllm", model=LLAMA, args=(("max-model-len", 131_072),), concurrency=64)
     assert "are usable" in fit.fit(Workload((task,)), None, "L4", 1, 1).why
@@ -174,7 +174,7 @@ def test_a_context_that_does_not_fit_is_refused_also_as_a_flag():
 @pytest.mark.parametrize(
     ("launcher", "flag"), [("accelerate", "mixed_precision"), ("kohya", "mixed-precision")]
 )
-def test_a_training_runs_number_format_is_that_of_its_flag(launcher, flag):
+def test_a_training_runs_number_format_is_that_of_its_flag(launcher, flag) -> None:
     """fp8 begins with Ada; `no` is 32 bit."""
     task = Task(launcher=launcher, command="train.py", args=((flag, "fp8"),))
     assert "no fp8" in fit.fit(Workload((task,)), None, "A100", 8, 1).why

@@ -68,20 +68,20 @@ def only(found):
     ("typed", "near"),
     [("A100-8", "A100-80GB"), ("A1", "A10"), ("H10", "H100"), ("A100 80G", "A100-80GB")],
 )
-def test_b01_an_unknown_name_is_refused_with_near_ones(typed, near):
+def test_b01_an_unknown_name_is_refused_with_near_ones(typed, near) -> None:
     """A mistyped name is a problem that lists near names; it is never taken for one of them."""
     problem = only(problems(typed))
     assert (problem.path, problem.found) == ("gpu", repr(typed))
     assert near in problem.todo
 
 
-def test_b01_spellings_of_a_known_name_are_that_name():
+def test_b01_spellings_of_a_known_name_are_that_name() -> None:
     """Case, space, `_` and `-` do not matter for a known name."""
     for typed in ("a10g", "A10 G", "a_10_g", "a100_40gb"):
         assert [p for p in problems(typed) if "known GPU" in p.wanted] == []
 
 
-def test_b03_a_gpu_that_the_provider_lacks_names_the_hardware_near_it():
+def test_b03_a_gpu_that_the_provider_lacks_names_the_hardware_near_it() -> None:
     """A10 on AWS: not offered, A10G is, and nothing is swapped; A10G on GCP: not offered."""
     problem = only(problems("A10", providers=("aws",)))
     assert (problem.wanted, problem.found) == ("A10 at aws", "not offered")
@@ -100,19 +100,19 @@ def test_b03_a_gpu_that_the_provider_lacks_names_the_hardware_near_it():
 )
 def test_b09_a_count_nobody_sells_is_refused_with_the_counts_on_offer(
     gpu, count, provider, on_offer
-):
+) -> None:
     """Three A100s are not four: the counts on offer are told, and nothing is rounded."""
     problem = only(problems(gpu, count, providers=(provider,)))
     assert on_offer in problem.found
     assert "nothing is rounded" in problem.todo
 
 
-def test_b09_a_count_on_offer_is_no_problem():
+def test_b09_a_count_on_offer_is_no_problem() -> None:
     """Sixteen A100s exist as one machine."""
     assert problems("A100", 16) == []
 
 
-def test_spot_where_none_exists_is_refused():
+def test_spot_where_none_exists_is_refused() -> None:
     """Spot alone, of a machine that no provider sells so, is a problem at the capacity; preferring
     spot is none.
     """
@@ -124,18 +124,18 @@ def test_spot_where_none_exists_is_refused():
     )
 
 
-def test_a_kind_that_the_cloud_does_not_sell_is_as_if_it_did_not_exist():
+def test_a_kind_that_the_cloud_does_not_sell_is_as_if_it_did_not_exist() -> None:
     """On demand, where the cloud sells the machine as spot alone, is a problem."""
     assert only(problems("H100", 8, providers=("gcp",))).found == "sold as spot"
 
 
-def test_nodes_beyond_every_adapter_are_refused():
+def test_nodes_beyond_every_adapter_are_refused() -> None:
     """More nodes than any allowed provider can make as one cluster is a problem at `nodes`."""
     assert only(problems("A100", 8, nodes=9)).path == "nodes"
     assert problems("A100", 8, nodes=8) == []
 
 
-def test_providers_and_regions_are_known_or_refused():
+def test_providers_and_regions_are_known_or_refused() -> None:
     """An unknown provider is told with near ones; a zone with its region; a region of another
     provider with whose it is.
     """
@@ -154,13 +154,13 @@ def test_providers_and_regions_are_known_or_refused():
     assert "near: us-central1" in only(problems("A100", regions=("us-centrl1",))).todo
 
 
-def test_a_gpu_that_a_region_lacks_is_told_where_it_is():
+def test_a_gpu_that_a_region_lacks_is_told_where_it_is() -> None:
     """A GPU sold, but not in the regions allowed, is a problem that names where it is sold."""
     problem = only(problems("A100", regions=("us-east-1",)))
     assert (problem.found, problem.todo) == ("not offered there", "sold in us-central1")
 
 
-def test_all_problems_come_at_once_with_their_paths():
+def test_all_problems_come_at_once_with_their_paths() -> None:
     """Each entry's problem is told with where it stands, and those of overrides too."""
     entries = (
         Choice("A100", 3),
@@ -179,7 +179,7 @@ def test_all_problems_come_at_once_with_their_paths():
     ]
 
 
-def test_more_memory_than_any_gpu_has_is_refused():
+def test_more_memory_than_any_gpu_has_is_refused() -> None:
     """An ask by memory that no model meets is a problem."""
     assert (
         only(check.problems(Ask((Choice("", 1, min_memory_gib=5_000),)), TABLE, ABLE)).found
@@ -187,7 +187,7 @@ def test_more_memory_than_any_gpu_has_is_refused():
     )
 
 
-def test_a_market_that_moves_refuses_no_count():
+def test_a_market_that_moves_refuses_no_count() -> None:
     """Where an allowed provider lists live offers, what is not on offer now is no fault of the
     declaration; an unknown name is.
     """
@@ -197,7 +197,7 @@ def test_a_market_that_moves_refuses_no_count():
     assert len(problems("H10", 3, able)) == 1
 
 
-def test_b31_ports_that_no_allowed_provider_opens_are_a_problem():
+def test_b31_ports_that_no_allowed_provider_opens_are_a_problem() -> None:
     """Where none of the allowed providers can open a port, the property is named and who could; one
     that can is enough.
     """

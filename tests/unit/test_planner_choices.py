@@ -65,7 +65,7 @@ def ask(*entries, **more):
 STRANGER = offer("bazaar", 9.5, machine="host-7")
 
 
-def test_a_strangers_host_is_bought_only_where_it_is_named_or_asked_for():
+def test_a_strangers_host_is_bought_only_where_it_is_named_or_asked_for() -> None:
     """Without `providers` a marketplace is refused by its own rule; its name, or `marketplaces`,
     allows it; a list without it does not.
     """
@@ -85,7 +85,7 @@ def test_a_strangers_host_is_bought_only_where_it_is_named_or_asked_for():
     ).rejected_by_rule
 
 
-def test_the_plan_tells_what_a_strangers_host_would_have_saved():
+def test_the_plan_tells_what_a_strangers_host_would_have_saved() -> None:
     """One line with price and consent where it is cheaper for the same choice; none where it is
     dearer, dearer choices aside, or not for sale.
     """
@@ -108,7 +108,7 @@ def test_the_plan_tells_what_a_strangers_host_would_have_saved():
     assert all("cheaper" not in render.as_text(made) for made in (dear, rented, other))
 
 
-def test_without_strangers_nothing_else_says_that_they_have_it():
+def test_without_strangers_nothing_else_says_that_they_have_it() -> None:
     """Where only strangers have it now, the way to them is a hint, and missing keys of theirs are
     none.
     """
@@ -125,7 +125,7 @@ def test_without_strangers_nothing_else_says_that_they_have_it():
     )
 
 
-def test_what_runs_at_a_stranger_is_not_given_up_because_the_rule_changed():
+def test_what_runs_at_a_stranger_is_not_given_up_because_the_rule_changed() -> None:
     """A placement bought under older rules still satisfies a declaration that names no providers;
     one that names others replaces it.
     """
@@ -153,7 +153,7 @@ def place(entry=0, usd=10.0, gpu="H100"):
     return Place
 
 
-def test_a_cheaper_place_of_the_same_choice_is_never_preferred_to_what_runs():
+def test_a_cheaper_place_of_the_same_choice_is_never_preferred_to_what_runs() -> None:
     """By choice an earlier choice is preferred at any price, and nothing within one; by price the
     cheaper; by performance the better figure.
     """
@@ -196,7 +196,7 @@ def doubted(offers, **more):
         ("on-demand", 40.0, ""),
     ],
 )
-def test_a_price_that_can_hardly_be_true_is_not_bought_unless_accepted(capacity, usd, said):
+def test_a_price_that_can_hardly_be_true_is_not_bought_unless_accepted(capacity, usd, said) -> None:
     """Spot above the same machine's on-demand price or a small part of it, and what is far below
     the seller's own list, is refused with figures.
     """
@@ -215,7 +215,7 @@ def test_a_price_that_can_hardly_be_true_is_not_bought_unless_accepted(capacity,
         )
 
 
-def test_a_stranger_far_below_everybody_is_doubted_and_an_own_price_never_is():
+def test_a_stranger_far_below_everybody_is_doubted_and_an_own_price_never_is() -> None:
     """A lone host has no list of its own to compare with: everybody else's on-demand price is; a
     negotiated rate is the user's own word.
     """
@@ -233,7 +233,7 @@ def test_a_stranger_far_below_everybody_is_doubted_and_an_own_price_never_is():
     )
 
 
-def test_the_bundled_prices_raise_no_false_alarm():
+def test_the_bundled_prices_raise_no_false_alarm() -> None:
     """Of all offers of the bundled catalog none is doubted: the lowest spot price is 9.3 % of its
     on-demand price, which Google's 91 % off allows.
     """
@@ -244,7 +244,7 @@ def test_the_bundled_prices_raise_no_false_alarm():
     ]
 
 
-def test_one_impossible_choice_is_named_and_the_others_are_planned():
+def test_one_impossible_choice_is_named_and_the_others_are_planned() -> None:
     """C31: several cards, so that whatever is there is taken: those that nobody sells so are a
     line; only if all are impossible it is refused.
     """
@@ -286,7 +286,7 @@ def test_one_impossible_choice_is_named_and_the_others_are_planned():
 @pytest.mark.parametrize(
     "gpu", ["MI300X", "MI250", "TPU-V5E", "TPU-V4", "GAUDI2", "WSE-2", "IPU-MK2", "A30"]
 )
-def test_hardware_that_nobody_sells_is_said_to_be_that(gpu):
+def test_hardware_that_nobody_sells_is_said_to_be_that(gpu) -> None:
     """Known hardware that is not for sale: nobody here sells it; what is suggested instead is a
     GPU, as large and not much slower, or nothing.
     """
@@ -298,7 +298,7 @@ def test_hardware_that_nobody_sells_is_said_to_be_that(gpu):
         assert 0.75 <= names.nominal_memory_gib(near) / names.nominal_memory_gib(gpu) <= 1.25
 
 
-def test_a_market_that_moves_says_of_whom_nobody_has_it_now():
+def test_a_market_that_moves_says_of_whom_nobody_has_it_now() -> None:
     """Where listings move by the hour, absence is no mistake: the plan is empty, and says who has
     none now; refusals of other GPUs are no reason.
     """
@@ -329,7 +329,7 @@ def test_a_market_that_moves_says_of_whom_nobody_has_it_now():
         ("8xH10", ""),
     ],
 )
-def test_a_count_in_another_form_is_told_how_it_is_written(typed, meant):
+def test_a_count_in_another_form_is_told_how_it_is_written(typed, meant) -> None:
     """One message says what to write; what may be a part of a name is not taken for a count."""
     problem = check.unknown_gpu("gpu", typed)
     assert (f'write "{meant}"' in problem.todo) == bool(meant) and (
@@ -337,7 +337,7 @@ def test_a_count_in_another_form_is_told_how_it_is_written(typed, meant):
     ) == bool(meant)
 
 
-def test_known_names_are_never_taken_for_a_count():
+def test_known_names_are_never_taken_for_a_count() -> None:
     """No spelling of a known model reads as another one and a count."""
     assert all(names.canonical(name) == name for name in names.models())
 
@@ -350,7 +350,7 @@ def test_known_names_are_never_taken_for_a_count():
         ("H100:", 'write TYPE:COUNT, as in "H100:8"'),
     ],
 )
-def test_a_count_that_is_none_is_told_what_to_write(typed, todo):
+def test_a_count_that_is_none_is_told_what_to_write(typed, todo) -> None:
     """Half a GPU and the like: what to write keeps the type."""
     with pytest.raises(errors.SpecError) as caught:
         gpu_text(typed)
@@ -358,7 +358,7 @@ def test_a_count_that_is_none_is_told_what_to_write(typed, todo):
     assert todo == problem.todo
 
 
-def test_every_rule_that_suggests_something_names_a_field_that_exists():
+def test_every_rule_that_suggests_something_names_a_field_that_exists() -> None:
     """`marketplaces` and `accept_suspect_prices` are fields of a cluster, of the command line and
     of Python's own call.
     """

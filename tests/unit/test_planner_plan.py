@@ -27,13 +27,13 @@ def rule_of(plan, row):
     )
 
 
-def test_rules_are_named_once_each():
+def test_rules_are_named_once_each() -> None:
     """Every rule has one name and one meaning."""
     assert len(set(rules.NAMES)) == len(rules.RULES)
     assert all(meaning for _, meaning in rules.RULES)
 
 
-def test_each_rule_refuses_what_it_is_for():
+def test_each_rule_refuses_what_it_is_for() -> None:
     """One offer for each rule, refused by exactly that rule."""
     capped = {
         "gpu": offer(gpu="L4", machine="g2-standard-4"),
@@ -66,7 +66,7 @@ def test_each_rule_refuses_what_it_is_for():
     ], "what nobody asked for is no count"
 
 
-def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan():
+def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan() -> None:
     """An ask for ports is never served where none can be opened, with the reason; without ports the
     same place will do.
     """
@@ -82,7 +82,7 @@ def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan():
     assert 1 == len(make(ask(), table_of_one, ABLE).candidates)
 
 
-def test_nodes_and_credentials_have_rules_of_their_own():
+def test_nodes_and_credentials_have_rules_of_their_own() -> None:
     """A cluster larger than the adapter can make is refused by `nodes`; a provider without
     credentials by `configured`, with the reason.
     """
@@ -96,7 +96,7 @@ def test_nodes_and_credentials_have_rules_of_their_own():
     ]
 
 
-def test_an_offer_that_all_entries_refuse_names_the_rule_where_it_got_furthest():
+def test_an_offer_that_all_entries_refuse_names_the_rule_where_it_got_furthest() -> None:
     """The H100 refused for its count by one entry and for its price by another is refused by the
     price cap.
     """
@@ -104,14 +104,14 @@ def test_an_offer_that_all_entries_refuse_names_the_rule_where_it_got_furthest()
     assert make(wanted, table([offer()]), ABLE).rejected_by_rule == {"price-cap": 1}
 
 
-def test_an_offer_that_several_entries_accept_is_kept_for_the_first():
+def test_an_offer_that_several_entries_accept_is_kept_for_the_first() -> None:
     """An offer is one candidate, under its best entry and its best capacity."""
     wanted = ask(("H100-SXM", 8), ("H100", 8, "fallback[0]"))
     plan = make(wanted, table([offer()]), ABLE)
     assert [candidate.entry for candidate in plan.candidates] == [0]
 
 
-def test_a_fallback_to_fewer_nodes_is_a_purchase_of_its_own():
+def test_a_fallback_to_fewer_nodes_is_a_purchase_of_its_own() -> None:
     """The same machines as two nodes and, failing that, as one: both are in the walk, and the offer
     is not refused.
     """
@@ -124,7 +124,7 @@ def test_a_fallback_to_fewer_nodes_is_a_purchase_of_its_own():
     assert plan.rejections == ()
 
 
-def test_b15_an_unknown_price_is_never_cheapest_and_never_bought():
+def test_b15_an_unknown_price_is_never_cheapest_and_never_bought() -> None:
     """Of prices 0, none, NaN and 31.5 only the last is a candidate; the others are refused for want
     of a price.
     """
@@ -138,7 +138,7 @@ def test_b15_an_unknown_price_is_never_cheapest_and_never_bought():
     assert {rejection.found for rejection in plan.rejections} == {"no price"}
 
 
-def test_b15_an_override_gives_a_price_that_the_catalog_lacks():
+def test_b15_an_override_gives_a_price_that_the_catalog_lacks() -> None:
     """A negotiated rate makes an unpriced offer a candidate, and says that it is the user's own."""
     override = PriceOverride(50_000_000, "gcp", gpu="h100", capacity="on-demand")
     plan = make(
@@ -150,7 +150,7 @@ def test_b15_an_override_gives_a_price_that_the_catalog_lacks():
     assert {candidate.price_source for candidate in plan.candidates} == {"prices.overrides"}
 
 
-def test_the_first_override_that_matches_wins():
+def test_the_first_override_that_matches_wins() -> None:
     """Overrides are read in order; a region or machine type that differs does not match."""
     overrides = (
         PriceOverride(1_000_000, "gcp", region="us-east1"),
@@ -161,7 +161,7 @@ def test_the_first_override_that_matches_wins():
     assert [candidate.micro_usd for candidate in plan.candidates] == [2_000_000]
 
 
-def test_b02_a_name_is_never_taken_for_another():
+def test_b02_a_name_is_never_taken_for_another() -> None:
     """A100-80GB is only the 80 GB card whatever the order and price; bare A100 is only the 40 GB
     one.
     """
@@ -174,7 +174,7 @@ def test_b02_a_name_is_never_taken_for_another():
         assert ids(make(ask(("a100", 8)), table(offers), ABLE)) == [small.id]
 
 
-def test_b04_h100_accepts_both_form_factors_and_sxm_only_one():
+def test_b04_h100_accepts_both_form_factors_and_sxm_only_one() -> None:
     """H100 is served by the SXM and the PCIe card, never by NVL; H100-SXM and H100! by SXM alone."""
     offers = [
         offer(gpu=gpu, zone=f"us-central1-{z}")
@@ -192,7 +192,7 @@ def test_b04_h100_accepts_both_form_factors_and_sxm_only_one():
     } == {"H100"}
 
 
-def test_b08_memory_is_the_models_own_and_the_report_only_checks_it():
+def test_b08_memory_is_the_models_own_and_the_report_only_checks_it() -> None:
     """By memory: 81559 MiB and 79 GiB pass for 80, 40536 MiB does not; an A10G that reports 22.1
     GiB passes for 24.
     """
@@ -207,7 +207,9 @@ def test_b08_memory_is_the_models_own_and_the_report_only_checks_it():
     assert len(make(ask(Choice("", 1, min_memory_gib=24)), table([a10g]), ABLE).candidates) == 1
 
 
-def test_the_order_is_entry_then_capacity_then_price_and_by_preference_the_provider_before_the_price():
+def test_the_order_is_entry_then_capacity_then_price_and_by_preference_the_provider_before_the_price() -> (
+    None
+):
     """The default takes the cheapest of each choice, wherever it is listed; `rank: preference`
     takes providers as listed; equal prices go by name.
     """
@@ -229,7 +231,7 @@ def test_the_order_is_entry_then_capacity_then_price_and_by_preference_the_provi
     assert ids(preferred) == [offers[index].id for index in (3, 2, 1, 0, 4)]
 
 
-def test_rank_price_is_the_price_over_all_entries():
+def test_rank_price_is_the_price_over_all_entries() -> None:
     """`rank: price` takes the cheapest of all entries first."""
     offers = [offer(), offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=40.0)]
     wanted = ask(("H100", 8), ("A100-80GB", 8, "fallback[0]"), rank="price")
@@ -239,7 +241,7 @@ def test_rank_price_is_the_price_over_all_entries():
     ]
 
 
-def test_rank_price_by_choice_is_the_default_and_the_price_within_each_entry():
+def test_rank_price_by_choice_is_the_default_and_the_price_within_each_entry() -> None:
     """`rank: price_by_choice`, the default by its name, takes the cheapest of the first entry
     first, wherever it is listed, and a cheaper second entry only after it.
     """
@@ -264,7 +266,7 @@ def test_rank_price_by_choice_is_the_default_and_the_price_within_each_entry():
     assert ["aws", "gcp"] == [found.provider for found in both.candidates]
 
 
-def test_rank_performance_per_dollar_weighs_speed_against_price():
+def test_rank_performance_per_dollar_weighs_speed_against_price() -> None:
     """`rank: performance_per_dollar` takes an H100 at the price of an A100 first, and the A100 once
     the H100 costs ten times as much.
     """
@@ -274,7 +276,7 @@ def test_rank_performance_per_dollar_weighs_speed_against_price():
     assert make(wanted, table([slow, offer(usd=400.0)]), ABLE).best.gpu_type == "A100-80GB"
 
 
-def test_a_price_is_nodes_times_the_price_of_one():
+def test_a_price_is_nodes_times_the_price_of_one() -> None:
     """Two nodes cost exactly twice one, in whole micro-dollars, and the cap is on the sum."""
     wanted = ask(("H100", 8, "gpu", False, None, 2))
     assert make(wanted, table([offer(usd=88.490001)]), ABLE).best.micro_usd == 2 * 88_490_001
@@ -286,7 +288,7 @@ def test_a_price_is_nodes_times_the_price_of_one():
     )
 
 
-def test_a_reservation_is_used_by_its_name_only():
+def test_a_reservation_is_used_by_its_name_only() -> None:
     """A reservation offer is a candidate that carries the name asked for, and refused by `capacity`
     when none is named.
     """
@@ -309,7 +311,7 @@ def test_a_reservation_is_used_by_its_name_only():
     ]
 
 
-def test_two_reservations_are_tried_one_after_the_other():
+def test_two_reservations_are_tried_one_after_the_other() -> None:
     """Two reservations by name are two purchases of the same offer, in the order named."""
     wanted = ask(
         (
@@ -327,7 +329,7 @@ def test_two_reservations_are_tried_one_after_the_other():
     ] == ["b", "a"]
 
 
-def test_a_block_ends_at_its_moment():
+def test_a_block_ends_at_its_moment() -> None:
     """A block holds until its moment and no longer, for its scope alone, and its reason is told."""
     blocks = [
         Block(
@@ -346,14 +348,14 @@ def test_a_block_ends_at_its_moment():
     assert make(wanted, offers, ABLE, blocks=blocks, now=100.0).rejections == ()
 
 
-def test_worst_is_the_dearest_candidate():
+def test_worst_is_the_dearest_candidate() -> None:
     """The worst case is the dearest place of any accepted entry; None when nothing is acceptable."""
     plan = make(ask(), table([offer(), offer(zone="us-east1-b", usd=99.0)]), ABLE)
     assert plan.worst_micro_usd == 99_000_000
     assert make(ask(), table([]), ABLE).worst_micro_usd is None
 
 
-def test_an_empty_table_is_a_plan_without_candidates():
+def test_an_empty_table_is_a_plan_without_candidates() -> None:
     """No offers at all is an empty plan, not a failure."""
     plan = make(ask(), table([], ["gcp: unreachable"]), ABLE)
     assert (plan.best, plan.rejections, plan.warnings) == (None, (), ("gcp: unreachable",))
@@ -371,7 +373,7 @@ class Place:
     )
 
 
-def test_satisfied_names_the_entry_that_still_holds():
+def test_satisfied_names_the_entry_that_still_holds() -> None:
     """A running placement satisfies the first entry that accepts its type, count, nodes and
     capacity; else none.
     """

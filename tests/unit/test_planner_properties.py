@@ -74,7 +74,7 @@ def planned(wanted, offers, blocks=()):
 
 @given(ASKS, OFFERS, BLOCKS)
 @settings(max_examples=150, deadline=None)
-def test_every_offer_is_kept_or_refused_exactly_once(wanted, offers, blocks):
+def test_every_offer_is_kept_or_refused_exactly_once(wanted, offers, blocks) -> None:
     """Candidates and rejections together are the table, each offer once; the counts by rule say the
     same of the GPUs asked for.
     """
@@ -90,7 +90,7 @@ def test_every_offer_is_kept_or_refused_exactly_once(wanted, offers, blocks):
 
 @given(ASKS, OFFERS, BLOCKS, st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
-def test_the_order_does_not_depend_on_the_order_of_rows(wanted, offers, blocks, random):
+def test_the_order_does_not_depend_on_the_order_of_rows(wanted, offers, blocks, random) -> None:
     """The same offers in any arrangement give the same candidates in the same order, refused by the
     same rules.
     """
@@ -105,7 +105,7 @@ def test_the_order_does_not_depend_on_the_order_of_rows(wanted, offers, blocks, 
 
 @given(ASKS, OFFERS)
 @settings(max_examples=100, deadline=None)
-def test_a_higher_cap_never_loses_a_candidate(wanted, offers):
+def test_a_higher_cap_never_loses_a_candidate(wanted, offers) -> None:
     """Whatever is acceptable under a cap is acceptable under a higher one and without one."""
     sets = [
         set(ids(planned(wanted._replace(max_price_micro_usd=cap), offers)))
@@ -116,7 +116,7 @@ def test_a_higher_cap_never_loses_a_candidate(wanted, offers):
 
 @given(ASKS, OFFERS, BLOCKS)
 @settings(max_examples=100, deadline=None)
-def test_no_candidate_lacks_a_price_or_breaks_the_ask(wanted, offers, blocks):
+def test_no_candidate_lacks_a_price_or_breaks_the_ask(wanted, offers, blocks) -> None:
     """A candidate has a positive whole price within the cap, at an allowed place, with the count
     asked for; ranks count from 1.
     """
@@ -147,7 +147,7 @@ def test_no_candidate_lacks_a_price_or_breaks_the_ask(wanted, offers, blocks):
 
 @given(ASKS, OFFERS, BLOCKS)
 @settings(max_examples=60, deadline=None)
-def test_the_text_of_any_plan_fits_96_columns(wanted, offers, blocks):
+def test_the_text_of_any_plan_fits_96_columns(wanted, offers, blocks) -> None:
     """No line of the text is wider than 96 columns, and every form can be written for any plan."""
     plan = planned(wanted, offers, blocks)
     assert max(map(len, render.as_text(plan).splitlines())) <= 96

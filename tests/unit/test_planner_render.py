@@ -65,7 +65,7 @@ def plan(**more):
     return make(Ask(entries, **more), table(OFFERS, ["clore: no answer within 8 s"]), ABLE)
 
 
-def test_the_text_shows_the_chosen_place_marked_with_hour_and_month():
+def test_the_text_shows_the_chosen_place_marked_with_hour_and_month() -> None:
     """The first row is the chosen place, marked, with dollars an hour and a month of 730 hours."""
     line = next(line for line in render.as_text(plan()).splitlines() if line.startswith(">"))
     assert (
@@ -73,7 +73,7 @@ def test_the_text_shows_the_chosen_place_marked_with_hour_and_month():
     )
 
 
-def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out():
+def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out() -> None:
     """One row per provider, all-in times nodes, also for a provider that is not taken; the price's
     date and what is left out are told.
     """
@@ -95,7 +95,7 @@ def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out
     )
 
 
-def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told():
+def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told() -> None:
     """The next five places in order, how many more, the dearest that may be taken, counts by rule,
     and warnings.
     """
@@ -114,13 +114,13 @@ def test_the_walk_the_worst_case_the_refusals_and_the_warnings_are_told():
     assert "warning     clore: no answer within 8 s" in text
 
 
-def test_what_a_bare_name_means_is_said():
+def test_what_a_bare_name_means_is_said() -> None:
     """A name that could be taken for another is explained; an exact one is not."""
     assert "A100 40 GB" in render.as_text(plan(entries=(Choice("A100", 8),)))
     assert "A100 40 GB" not in render.as_text(plan(entries=(Choice("A100", 8, exact=True),)))
 
 
-def test_no_candidate_says_so():
+def test_no_candidate_says_so() -> None:
     """A plan without candidates says that nothing is acceptable, and still shows the rules and the
     best that was refused.
     """
@@ -129,7 +129,7 @@ def test_no_candidate_says_so():
     assert "price-cap" in text and "26.11" in text
 
 
-def test_the_change_is_against_what_runs_now():
+def test_the_change_is_against_what_runs_now() -> None:
     """The change per hour: from nothing, down, up, none, from an unknown price, and to nothing."""
     assert change_line(0, 26_110_000) == "+$26.11/h; nothing runs now"
     assert change_line(40_000_000, 26_110_000, "gcp x") == "-$13.89/h; gcp x runs now at $40.00/h"
@@ -142,7 +142,7 @@ def test_the_change_is_against_what_runs_now():
     )
 
 
-def test_json_has_what_is_documented():
+def test_json_has_what_is_documented() -> None:
     """A candidate and a rejection have the documented fields, and the whole is plain JSON."""
     answer = json.loads(
         json.dumps(render.as_json(plan(), CurrentCost(20_000_000, "gcp x")), allow_nan=False)
@@ -160,7 +160,7 @@ def test_json_has_what_is_documented():
     assert answer["summary"]["rejected_by_rule"] == {"adapter": 1, "price-known": 1}
 
 
-def test_markdown_is_a_table_that_nothing_breaks():
+def test_markdown_is_a_table_that_nothing_breaks() -> None:
     """Markdown has the same rows, and a bar inside a text does not end a cell."""
     offers = [offer(machine="a|b")]
     text = render.as_markdown(make(Ask((Choice("H100", 8),)), table(offers), ABLE), title="train")
@@ -168,13 +168,13 @@ def test_markdown_is_a_table_that_nothing_breaks():
     assert "a\\|b" in row and row.replace("\\|", "").count("|") == 11
 
 
-def test_an_override_is_told_as_the_users_own_price():
+def test_an_override_is_told_as_the_users_own_price() -> None:
     """A price from an override is named as such where the dates stand."""
     made = plan(price_overrides=(PriceOverride(1_000_000, "gcp", capacity="spot"),))
     assert "your own (prices.overrides)" in render.as_text(made)
 
 
-def test_long_names_are_cut_to_the_width():
+def test_long_names_are_cut_to_the_width() -> None:
     """Whatever the names, no line is wider than asked for."""
     offers = [
         offer(
@@ -186,7 +186,7 @@ def test_long_names_are_cut_to_the_width():
         assert max(map(len, render.as_text(made, width).splitlines())) <= width
 
 
-def test_listed_providers_have_an_order_only_where_it_counts():
+def test_listed_providers_have_an_order_only_where_it_counts() -> None:
     """By preference it is one provider, then the next; by price any of them."""
     entry = Choice("H100", 8)
     assert "at gcp, then aws" in render.ask_text(
@@ -195,14 +195,14 @@ def test_listed_providers_have_an_order_only_where_it_counts():
     assert "at gcp or aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws")))
 
 
-def test_public_plan_prints_as_its_table():
+def test_public_plan_prints_as_its_table() -> None:
     """`print(providers.plan(...))` shows the table: the object has the text as its string."""
     made = providers.plan("H100:8")
     assert str(made) == render.as_text(made) and "best per provider" in str(made)
     assert made.candidates and "candidates" in repr(made)
 
 
-def test_summary_is_plain_data_that_layout_prints():
+def test_summary_is_plain_data_that_layout_prints() -> None:
     """A summary holds the chosen place, the walk and the facts, without the plan."""
     made = plan()
     summary = summarize(made, CurrentCost(0))

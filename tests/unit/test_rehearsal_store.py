@@ -20,7 +20,7 @@ def store(tmp_path):
     return Store(tmp_path / "r.db", clock=lambda: 1000.0)
 
 
-def test_home_is_the_users_own_folder(tmp_path, monkeypatch):
+def test_home_is_the_users_own_folder(tmp_path, monkeypatch) -> None:
     """GPUS_HOME wins, else XDG_STATE_HOME, else ~/.local/state; the folder is made for its owner
     alone.
     """
@@ -35,7 +35,7 @@ def test_home_is_the_users_own_folder(tmp_path, monkeypatch):
     assert home() == tmp_path / "h" / ".local" / "state" / "gpus"
 
 
-def test_import_is_light():
+def test_import_is_light() -> None:
     """Importing the store imports no database and no server."""
     code = (
         "import sys, providers.rehearsal.store as r; print([m for m in ('sqlite3', 'json',"
@@ -49,7 +49,7 @@ def test_import_is_light():
     )
 
 
-def test_default_scenario_is_written_once(tmp_path, monkeypatch):
+def test_default_scenario_is_written_once(tmp_path, monkeypatch) -> None:
     """The first opening writes the default scenario; an edit survives the next opening."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     store = open_store()
@@ -64,7 +64,7 @@ def test_default_scenario_is_written_once(tmp_path, monkeypatch):
     )
 
 
-def test_clock_moves_ahead_for_everybody_and_never_back(store, tmp_path):
+def test_clock_moves_ahead_for_everybody_and_never_back(store, tmp_path) -> None:
     """The offset is in the file; going back, or to nowhere, is refused."""
     assert store.now() == 1000.0
     assert store.advance(600) == 1600.0
@@ -74,7 +74,7 @@ def test_clock_moves_ahead_for_everybody_and_never_back(store, tmp_path):
             store.advance(wrong)
 
 
-def test_the_most_exact_stock_line_decides(store):
+def test_the_most_exact_stock_line_decides(store) -> None:
     """Place comes before machine type, GPU and capacity kind; without a line there is no end of
     machines.
     """
@@ -106,7 +106,7 @@ def test_the_most_exact_stock_line_decides(store):
     )
 
 
-def test_faults_are_used_up_in_order(store):
+def test_faults_are_used_up_in_order(store) -> None:
     """A planned failure is for matching calls only, as often as it says."""
     store.add_fault("gcp", "instances.*", "unavailable", 2, place="us-central1-a")
     store.add_fault("gcp", "*", "html", None, machine_type="g2-standard-4", status=5)
@@ -126,7 +126,7 @@ def test_faults_are_used_up_in_order(store):
     assert all(FAULTS.values())
 
 
-def test_the_stock_screen_agrees_with_what_can_be_had(tmp_path, monkeypatch, capsys):
+def test_the_stock_screen_agrees_with_what_can_be_had(tmp_path, monkeypatch, capsys) -> None:
     """What is for sale in a region of which no source names a zone is never had in a rehearsal: the
     screen, its JSON and an edit of it say so.
     """
@@ -157,7 +157,7 @@ def test_the_stock_screen_agrees_with_what_can_be_had(tmp_path, monkeypatch, cap
     )
 
 
-def test_b44_the_log_tells_calls_that_change_something(store):
+def test_b44_the_log_tells_calls_that_change_something(store) -> None:
     """Mutations are the calls that are no read: waiting for an operation is not one."""
     store.log("gcp", "GET", "instances.get", "/x", 200)
     store.log("gcp", "POST", "instances.insert", "/x", 200)
@@ -167,7 +167,7 @@ def test_b44_the_log_tells_calls_that_change_something(store):
     assert 2 == len(store.requests("*instances.[gd]*")) and 4 == len(store.requests())
 
 
-def test_a_failed_transaction_leaves_nothing(store):
+def test_a_failed_transaction_leaves_nothing(store) -> None:
     """What a transaction wrote before it failed is undone, inner ones with it."""
     with pytest.raises(RuntimeError), store.transaction():
         store.set_quota("gcp", "", "GPUS_ALL_REGIONS", 0)
@@ -175,7 +175,7 @@ def test_a_failed_transaction_leaves_nothing(store):
     assert store.quotas() == ()
 
 
-def test_latency_has_a_default_and_an_own_value(store):
+def test_latency_has_a_default_and_an_own_value(store) -> None:
     """A step takes what the scenario says, else the default; unknown steps are refused."""
     assert store.latency("gcp", "create") == LATENCIES_S["create"]
     store.set_latency("gcp", "create", 9)
@@ -185,7 +185,7 @@ def test_latency_has_a_default_and_an_own_value(store):
         store.set_latency("gcp", "paint", 1)
 
 
-def test_reset_forgets_everything_and_begins_again(store):
+def test_reset_forgets_everything_and_begins_again(store) -> None:
     """After a reset there is the default scenario, real time, and nothing else, stand-ins' tables
     included.
     """
@@ -205,13 +205,13 @@ def test_reset_forgets_everything_and_begins_again(store):
     assert store.connection().execute("SELECT count(*) FROM thing").fetchone() == (0,)
 
 
-def _advance_many(path):
+def _advance_many(path) -> None:
     store = Store(path)
     for _ in range(20):
         store.advance(1)
 
 
-def test_several_processes_and_threads_use_it_at_once(tmp_path):
+def test_several_processes_and_threads_use_it_at_once(tmp_path) -> None:
     """No write is lost, and opening a new file at the same moment works."""
     path = tmp_path / "r.db"
     context = multiprocessing.get_context("spawn")
@@ -225,7 +225,7 @@ def test_several_processes_and_threads_use_it_at_once(tmp_path):
     assert Store(path).offset() == 120.0
 
 
-def test_a_store_that_cannot_be_used_is_one_line(tmp_path):
+def test_a_store_that_cannot_be_used_is_one_line(tmp_path) -> None:
     """A file that is no database, or a folder that is not there, is an OSError that names the file."""
     (tmp_path / "r.db").write_text("no database, and long enough to be looked at: " * 50)
     for path, todo in (
@@ -244,7 +244,7 @@ def _rehearse(capsys, *argv):
     return capsys.readouterr().out
 
 
-def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
+def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys) -> None:
     """Each edit of `gpus rehearse` is seen by the store, and the plain command shows it."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     assert "sold out" in _rehearse(capsys)
@@ -319,7 +319,7 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys):
         (["fault", "modal", "SandboxCreate", "http", "--set", "status=abc"], "UNAVAILABLE"),
     ],
 )
-def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
+def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch) -> None:
     """Bad input to `gpus rehearse` is one clear line, never a traceback."""
     from providers.errors import GpusError
     from providers.cli.rehearse import run
@@ -331,7 +331,7 @@ def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch):
     run(["--json"])
 
 
-def test_a_wider_stock_line_lifts_the_narrower_ones(tmp_path, monkeypatch, capsys):
+def test_a_wider_stock_line_lifts_the_narrower_ones(tmp_path, monkeypatch, capsys) -> None:
     """`*` means everything: what the default scenario sold out is there again."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     assert "instead of 3 narrower lines" in _rehearse(
@@ -353,7 +353,7 @@ def test_a_wider_stock_line_lifts_the_narrower_ones(tmp_path, monkeypatch, capsy
     )
 
 
-def test_a_reset_forgets_what_was_refused(tmp_path, monkeypatch, capsys):
+def test_a_reset_forgets_what_was_refused(tmp_path, monkeypatch, capsys) -> None:
     """The journal's blocks of the rehearsal go with its scenario, and those of the live world stay:
     the first plan comes back.
     """
@@ -368,7 +368,7 @@ def test_a_reset_forgets_what_was_refused(tmp_path, monkeypatch, capsys):
     assert [len(journal.blocks(world)) for world in ("rehearsal", "live")] == [0, 1]
 
 
-def test_a_store_of_another_version_is_one_clear_line(tmp_path):
+def test_a_store_of_another_version_is_one_clear_line(tmp_path) -> None:
     """A file that another version wrote is not guessed at."""
     Store(tmp_path / "r.db").connection().execute("PRAGMA user_version = 0")
     with pytest.raises(OSError) as caught:
@@ -376,7 +376,7 @@ def test_a_store_of_another_version_is_one_clear_line(tmp_path):
     assert "of version 0, and this is version 1; move it away" in caught.value.strerror
 
 
-def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
+def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys) -> None:
     """Machines made through the stand-in are shown; only running Spot ones can be preempted; a
     reset does not lose machines unasked.
     """
@@ -439,7 +439,7 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("provider", ["aws", "clore", "gcp", "modal"])
 @pytest.mark.parametrize("kind", ["wrong-gpus", "no-driver", "port-closed", "start-up-failed"])
-def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch):
+def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monkeypatch) -> None:
     """What a node's readiness can lack is rehearsed by the command that the documentation names,
     whatever the cloud.
     """

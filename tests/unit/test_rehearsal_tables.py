@@ -17,7 +17,7 @@ from providers.rehearsal.clouds.modal import gpus
 from providers.rehearsal.clouds.vertex import accelerators
 
 
-def test_ec2_describes_its_types_as_the_adapter_has_them():
+def test_ec2_describes_its_types_as_the_adapter_has_them() -> None:
     """GPU, count, vCPUs, EFA interfaces and processor of each type; the limits' codes."""
     known = {name: (kind.gpu, kind.gpus, kind.vcpus, kind.efa) for name, kind in aws.TYPES.items()}
     assert known == {name: tuple(kind) for name, kind in machines.types().items()}
@@ -26,7 +26,7 @@ def test_ec2_describes_its_types_as_the_adapter_has_them():
         assert tuple(aws.bucket(name)) == tuple(machines.limit_of(name))
 
 
-def test_modal_sells_what_the_adapter_orders():
+def test_modal_sells_what_the_adapter_orders() -> None:
     """Names on the wire, largest counts, upgrades, regions, sizes of containers."""
     for name, sold in modal.SOLD.items():
         assert sold[:4] == tuple(gpus.GPUS[name])
@@ -36,19 +36,19 @@ def test_modal_sells_what_the_adapter_orders():
     assert (request.ANYWHERE, request.machine_type(8)) == (gpus.ANYWHERE, gpus.machine_type(8))
 
 
-def test_vertex_takes_what_the_adapter_asks_for():
+def test_vertex_takes_what_the_adapter_asks_for() -> None:
     """Accelerator types, regions, scheduling strategies."""
     assert offers.GPU_OF == accelerators.GPU_OF
     assert vertex_regions.LOCATIONS == accelerators.LOCATIONS
     assert {value: key for key, value in job.STRATEGIES.items()} == accelerators.CAPACITY_OF
 
 
-def test_clore_takes_the_key_that_the_adapter_sends_in_a_rehearsal():
+def test_clore_takes_the_key_that_the_adapter_sends_in_a_rehearsal() -> None:
     """One word on both sides, and nobody's key."""
     assert worlds.REHEARSAL_KEY == clore.KEY
 
 
-def test_one_server_is_started_for_a_provider_and_a_store(tmp_path, monkeypatch):
+def test_one_server_is_started_for_a_provider_and_a_store(tmp_path, monkeypatch) -> None:
     """Whoever asks in this process gets the same address until the servers are stopped."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     first, second = start.rehearsed("gcp"), start.rehearsed("gcp")
@@ -59,7 +59,7 @@ def test_one_server_is_started_for_a_provider_and_a_store(tmp_path, monkeypatch)
         start.stop(tmp_path / "rehearsal.db")
 
 
-def test_a_market_is_listed_without_a_store(tmp_path, monkeypatch):
+def test_a_market_is_listed_without_a_store(tmp_path, monkeypatch) -> None:
     """A plan of a market in which nothing happened opens no file; its time is the real one."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     cloud = start.rehearsed("clore")
@@ -67,7 +67,7 @@ def test_a_market_is_listed_without_a_store(tmp_path, monkeypatch):
     assert not (tmp_path / "rehearsal.db").exists()
 
 
-def test_a_provider_without_a_folder_is_not_rehearsed():
+def test_a_provider_without_a_folder_is_not_rehearsed() -> None:
     """An outside adapter gets no server; it is connected as before."""
     assert start.rehearsed("somebody") is None
     assert ("aws", "clore", "gcp", "modal", "vertex") == start.clouds()

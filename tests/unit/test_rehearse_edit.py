@@ -31,7 +31,7 @@ def machine(tmp_path, monkeypatch):
     store.close()
 
 
-def test_a_machine_type_or_gpus_are_changed(machine, capsys):
+def test_a_machine_type_or_gpus_are_changed(machine, capsys) -> None:
     """Google's machines by either; the listing shows what it is from then on."""
     name = machine(test_gcp.HARNESS)
     assert run(["edit", name, "g2-standard-24"]) == 0
@@ -51,13 +51,13 @@ def test_a_machine_type_or_gpus_are_changed(machine, capsys):
         (test_vertex.HARNESS, "T4:1", "vertex lets nobody edit one"),
     ],
 )
-def test_what_a_cloud_cannot_change_is_told(machine, harness, what, said):
+def test_what_a_cloud_cannot_change_is_told(machine, harness, what, said) -> None:
     """EC2's GPUs come with the machine type, and a job of Vertex AI takes no edits."""
     with pytest.raises(SpecError, match=said):
         run(["edit", machine(harness), what])
 
 
-def test_an_unknown_machine_is_told_with_those_that_there_are(machine):
+def test_an_unknown_machine_is_told_with_those_that_there_are(machine) -> None:
     """The name is not there."""
     name = machine(test_gcp.HARNESS)
     with pytest.raises(SpecError, match=f"there are: {name}"):

@@ -124,7 +124,7 @@ def of_clore():
 
 def of_modal():
     class Answer(Exception):
-        def __init__(self, status):
+        def __init__(self, status) -> None:
             super().__init__(LONG)
             self._grpc_status = type("Status", (), {"name": status})
 
@@ -164,7 +164,7 @@ def attempt(provider, error):
 )
 def test_the_remedy_of_every_code_is_whole_at_the_attempt_and_at_the_end(
     provider, name, todo, error
-):
+) -> None:
     """The words of the table and every link are there, before the provider's own, which are what is
     shortened.
     """
@@ -185,7 +185,7 @@ def test_the_remedy_of_every_code_is_whole_at_the_attempt_and_at_the_end(
             assert plain(text).index(plain(said)) < plain(text).index("The provider explains")
 
 
-def test_every_row_that_somebody_must_act_on_says_how():
+def test_every_row_that_somebody_must_act_on_says_how() -> None:
     """Refused credentials, missing set-up, limits and wallets: the row of each table has something
     to do.
     """
@@ -203,7 +203,7 @@ def test_every_row_that_somebody_must_act_on_says_how():
         ("aws", "ExpiredToken spot"),
     ],
 )
-def test_a_limit_and_an_expired_token_name_the_way_out(provider, name):
+def test_a_limit_and_an_expired_token_name_the_way_out(provider, name) -> None:
     """The page of the very limit, and the sign-in with the clock, stand whole in what `up` shows."""
     error = next(error for found, called, _, error in CASES if (found, called) == (provider, name))
     text = refusal_lines(1, (candidate(provider, "spot"),), error)
@@ -224,7 +224,7 @@ def test_a_limit_and_an_expired_token_name_the_way_out(provider, name):
         "ExpiredToken",
     ],
 )
-def test_refused_keys_at_ec2_name_the_clock_too(code):
+def test_refused_keys_at_ec2_name_the_clock_too(code) -> None:
     """With a wrong clock EC2 answers as it does to wrong keys (C25: aws-sdk-java#519)."""
     error = aws.from_response(
         {
@@ -240,7 +240,7 @@ def test_refused_keys_at_ec2_name_the_clock_too(code):
 
 @pytest.mark.parametrize("module", [gcp, vertex])
 @pytest.mark.parametrize("status", [401])
-def test_refused_tokens_at_google_name_the_clock_too(module, status):
+def test_refused_tokens_at_google_name_the_clock_too(module, status) -> None:
     """A token signed by a wrong clock is refused like an expired one."""
     error = module.from_http(status, "{}", gcp.Context("gcp"))
     assert isinstance(error, tree.BadCredentials) and "this machine's clock" in error.message
@@ -267,7 +267,7 @@ def test_refused_tokens_at_google_name_the_clock_too(module, status):
         ("forbidden", "no name of any right", "iam.serviceAccounts.actAs"),
     ],
 )
-def test_a_missing_right_is_named_and_blocks_google_once(code, message, right):
+def test_a_missing_right_is_named_and_blocks_google_once(code, message, right) -> None:
     """Lacking a right is no stockout (C26: skypilot#1755): the right and its role are named, and
     the whole provider is left alone.
     """
@@ -285,7 +285,7 @@ def test_a_missing_right_is_named_and_blocks_google_once(code, message, right):
     assert "clouds" not in bill([Handle("gcp", "x")], None)
 
 
-def test_a_foreign_text_in_our_own_message_keeps_both_its_ends():
+def test_a_foreign_text_in_our_own_message_keeps_both_its_ends() -> None:
     """Whatever somebody put into one of our sentences, what to do at its end is there."""
     text = trimmed(tree.GpusError(f"wanted a reply, found {LONG}; run it again"))
     assert (
@@ -298,7 +298,9 @@ def test_a_foreign_text_in_our_own_message_keeps_both_its_ends():
     CASES,
     ids=[f"{provider} {name}" for provider, name, *_ in CASES],
 )
-def test_a_providers_words_are_shortened_wherever_an_error_is_shown(provider, name, todo, error):
+def test_a_providers_words_are_shortened_wherever_an_error_is_shown(
+    provider, name, todo, error
+) -> None:
     """A refusal that ends a run is shown as it is raised: with all that we say, and with no more of
     the provider's words than an attempt has.
     """
@@ -306,14 +308,14 @@ def test_a_providers_words_are_shortened_wherever_an_error_is_shown(provider, na
     assert "\n" not in str(error)
 
 
-def test_one_attempt_is_one_try():
+def test_one_attempt_is_one_try() -> None:
     """What the end counts is in good English."""
     error = CASES[0][3]
     assert ": 1 try\n" in str(all_failed("train", ASK, [attempt("aws", error)], []))
     assert ": 2 tries\n" in str(all_failed("train", ASK, [attempt("aws", error)] * 2, []))
 
 
-def test_what_was_not_tried_is_folded():
+def test_what_was_not_tried_is_folded() -> None:
     """However many rules refused places, and however many choices were wanted, each line stays
     within the columns, and every word is there.
     """
@@ -328,7 +330,7 @@ def test_what_was_not_tried_is_folded():
     )
 
 
-def test_a_limit_whose_name_is_its_metric_is_named_once():
+def test_a_limit_whose_name_is_its_metric_is_named_once() -> None:
     """Google names both, and for some limits they are one word."""
     item = {
         "code": "QUOTA_EXCEEDED",

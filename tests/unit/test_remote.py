@@ -65,7 +65,7 @@ def cards(count, name="NVIDIA H100 80GB HBM3", memory="81559 MiB"):
         (ordered(), (0, "", ""), NO_DRIVER, "lists no GPU"),
     ],
 )
-def test_b32_what_the_driver_says_is_compared_with_the_order(wanted, answer, stage, words):
+def test_b32_what_the_driver_says_is_compared_with_the_order(wanted, answer, stage, words) -> None:
     """Count, memory and model are as ordered, or the reason says what was found; a driver that is
     silent may still come, other GPUs never.
     """
@@ -73,7 +73,9 @@ def test_b32_what_the_driver_says_is_compared_with_the_order(wanted, answer, sta
     assert (found.stage, found.final) == (stage, stage == WRONG_GPUS) and words in found.detail
 
 
-def test_b32_what_a_start_up_script_ended_with_is_told_and_is_no_reason_for_another_machine():
+def test_b32_what_a_start_up_script_ended_with_is_told_and_is_no_reason_for_another_machine() -> (
+    None
+):
     """A failed script is a note on a ready machine, and part of the reason where the driver is
     missing; 0, or anything but a status, is nothing.
     """
@@ -101,7 +103,7 @@ def test_b32_what_a_start_up_script_ended_with_is_told_and_is_no_reason_for_anot
         ("trap 'gpus_failed=$?' ERR\n(exit 5)\ntrue", "5"),
     ],
 )
-def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status):
+def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status) -> None:
     """What the head of a script keeps is what it ended with, also where it went on after a failure;
     while it runs there is none.
     """
@@ -118,7 +120,7 @@ def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status):
         assert found.returncode == 127 and f"gpus-start-up {status}" in found.stdout
 
 
-def test_cards_the_catalog_knows_are_named():
+def test_cards_the_catalog_knows_are_named() -> None:
     """The table of cards that the driver cannot tell apart names models that exist, of one memory."""
     for model, card in driver._SAME_CARD.items():
         assert nominal_memory_gib(model) == nominal_memory_gib(card) is not None
@@ -140,7 +142,7 @@ def node(**more):
         (node(), False, 22, None),
     ],
 )
-def test_b31_where_a_port_answers(found, maps_ports, port, answer):
+def test_b31_where_a_port_answers(found, maps_ports, port, answer) -> None:
     """A mapped port is the one outside; without an entry there is none yet, and it is never taken
     for itself.
     """
@@ -148,7 +150,7 @@ def test_b31_where_a_port_answers(found, maps_ports, port, answer):
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=id", "a b", "x;id", "$(id)", "a\nb", "[::1"])
-def test_an_address_that_is_none_never_reaches_a_command(host):
+def test_an_address_that_is_none_never_reaches_a_command(host) -> None:
     """What a cloud tells as an address is checked before it is used; so are user names."""
     with pytest.raises(GpusError, match="wanted an address"):
         endpoint(node(external_ip=host), 22, maps_ports=False)
@@ -156,7 +158,7 @@ def test_an_address_that_is_none_never_reaches_a_command(host):
         user(node(ssh_user=host), "gpus")
 
 
-def test_ssh_is_told_to_trust_nothing_else(tmp_path):
+def test_ssh_is_told_to_trust_nothing_else(tmp_path) -> None:
     """No configuration file, no agent, no forwarding, only this key, only this host key; strict
     once pinned.
     """

@@ -43,7 +43,7 @@ def harmless(text):
 
 
 @pytest.mark.parametrize("evil", EVIL, ids=repr)
-def test_nothing_that_a_terminal_obeys_is_left(evil):
+def test_nothing_that_a_terminal_obeys_is_left(evil) -> None:
     """Escape sequences, other controls, turned reading directions, half signs: each shows as its
     escape; line ends, tabs and all scripts stay.
     """
@@ -74,7 +74,7 @@ def test_nothing_that_a_terminal_obeys_is_left(evil):
     ],
     ids=lambda words: words[0],
 )
-def test_an_argument_comes_back_printable(capsys, words, evil, monkeypatch, tmp_path):
+def test_an_argument_comes_back_printable(capsys, words, evil, monkeypatch, tmp_path) -> None:
     """Whatever repeats an argument repeats it harmlessly."""
     monkeypatch.chdir(tmp_path)
     main.main([word.format(evil) for word in words])
@@ -96,7 +96,7 @@ def test_an_argument_comes_back_printable(capsys, words, evil, monkeypatch, tmp_
     ],
     ids=repr,
 )
-def test_an_argument_that_is_no_text_is_one_message(capsys, words):
+def test_an_argument_that_is_no_text_is_one_message(capsys, words) -> None:
     """Bytes that are no UTF-8 are refused before they are written anywhere."""
     assert main.main(list(words)) == 2
     said = capsys.readouterr().err
@@ -109,11 +109,11 @@ def test_an_argument_that_is_no_text_is_one_message(capsys, words):
 
 
 class Terminal(io.StringIO):
-    def isatty(self):
+    def isatty(self) -> bool:
         return True
 
 
-def test_a_program_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe():
+def test_a_program_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe() -> None:
     """Colours, the way back to a line's start and tabs are a program's own on a terminal; a title
     or the clipboard is not. A pipe gets it all.
     """
@@ -136,7 +136,7 @@ def test_a_program_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_a_colour_that_is_cut_in_two_is_put_together(size):
+def test_a_colour_that_is_cut_in_two_is_put_together(size) -> None:
     """Pieces of any size give the same; a sequence that never ends is shown at the end."""
     whole = "a\x1b[38;5;196mred\x1b[0m\x1b]0;t\x07\x1b[" + "1;" * 50 + "m\x1b[3"
     colours = Colours()
@@ -149,7 +149,7 @@ def test_a_colour_that_is_cut_in_two_is_put_together(size):
     )
 
 
-def test_the_screen_is_lifted_again():
+def test_the_screen_is_lifted_again() -> None:
     """Only while a command runs; what it wraps is what was there."""
     before = sys.stdout, sys.stderr
     with on_screen():
@@ -160,12 +160,12 @@ def test_the_screen_is_lifted_again():
 @pytest.mark.parametrize(
     "kind", [GpusError, lambda text: CloudError(text, provider="clore"), ValueError, RuntimeError]
 )
-def test_a_failure_of_the_plugin_is_printable(kind):
+def test_a_failure_of_the_plugin_is_printable(kind) -> None:
     """Whatever a provider says reaches the engine's display harmlessly."""
     assert harmless(grpc_errors.line(kind("".join(EVIL))))
 
 
-def test_machines_read_back_have_printable_words():
+def test_machines_read_back_have_printable_words() -> None:
     """Names, details and addresses as a stranger's cloud or host writes them."""
 
     class Adapter:
@@ -215,7 +215,7 @@ def command(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_goes_nowhere(tmp_path, command, closed):
+def test_a_closed_stream_goes_nowhere(tmp_path, command, closed) -> None:
     """A cron job's or a daemon's closed stdout costs nothing but the answer: no traceback, and no
     other file gets its number.
     """

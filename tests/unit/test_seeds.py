@@ -10,7 +10,7 @@ from tests.unit.seeds_judge import VERDICTS
 from tests.unit.seeds_table import PAGE, ROWS, page
 
 
-def agrees(row):
+def agrees(row) -> None:
     """The check says what the table says, with a reason."""
     found = row.check()
     assert row.verdict in VERDICTS
@@ -22,25 +22,25 @@ def ids(rows):
 
 
 @pytest.mark.parametrize("row", seeds_modal.FIRST, ids=ids(seeds_modal.FIRST))
-def test_gpus_on_modal(row):
+def test_gpus_on_modal(row) -> None:
     """Each row of document 000 has the verdict that the adapter, the catalog or the sizing gives."""
     agrees(row)
 
 
 @pytest.mark.parametrize("row", seeds_modal.SECOND, ids=ids(seeds_modal.SECOND))
-def test_which_gpu_for_a_small_model(row):
+def test_which_gpu_for_a_small_model(row) -> None:
     """Each row of document 001 has the verdict that prices and sheets of today give."""
     agrees(row)
 
 
 @pytest.mark.parametrize("row", seeds_clore.ROWS, ids=ids(seeds_clore.ROWS))
-def test_several_gpus_on_a_marketplace(row):
+def test_several_gpus_on_a_marketplace(row) -> None:
     """Each row of document 003 has the verdict that the sizing, the launchers or the catalog give."""
     agrees(row)
 
 
 @pytest.mark.parametrize("row", seeds_google.ROWS, ids=ids(seeds_google.ROWS))
-def test_training_on_google_cloud(row):
+def test_training_on_google_cloud(row) -> None:
     """Each row of document 004 has the verdict that the catalog, Google's schema or the image rule
     give.
     """
@@ -57,19 +57,19 @@ def test_training_on_google_cloud(row):
         ("H100", 10, True),
     ],
 )
-def test_claimed_speeds_stand_in_the_hardware_table_with_a_note(card, times, fits):
+def test_claimed_speeds_stand_in_the_hardware_table_with_a_note(card, times, fits) -> None:
     """The claim is kept beside the sheet's figures, and its note says whether they bear it out."""
     assert hardware(card).relative_speed == times
     assert hardware(card).relative_speed_note.startswith("does not fit") != fits
     assert seeds_modal.own_table(card, times)[0] == fits
 
 
-def test_no_row_stands_twice():
+def test_no_row_stands_twice() -> None:
     """A claim has one verdict."""
     assert len({(row.seed, row.claim) for row in ROWS}) == len(ROWS)
 
 
-def test_the_page_is_current():
+def test_the_page_is_current() -> None:
     """docs/research/seeds.md is what the rows say today; `python -m tests.unit.seeds_table` writes
     it anew.
     """

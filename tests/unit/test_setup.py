@@ -30,7 +30,7 @@ def tool(folder: Path, name: str, says: str = "") -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-def test_a_recent_pulumi_on_path_is_used(setup, tmp_path, monkeypatch):
+def test_a_recent_pulumi_on_path_is_used(setup, tmp_path, monkeypatch) -> None:
     """What is on PATH and recent enough is taken; nothing is fetched or built."""
     tool(tmp_path / "other", "pulumi", "v3.300.1")
     tool(tmp_path / "other", "pulumi-language-python")
@@ -40,7 +40,7 @@ def test_a_recent_pulumi_on_path_is_used(setup, tmp_path, monkeypatch):
     assert setup.found_on_path() == tmp_path / "other"
 
 
-def test_an_old_pulumi_on_path_is_not_used(setup, tmp_path, monkeypatch, capsys):
+def test_an_old_pulumi_on_path_is_not_used(setup, tmp_path, monkeypatch, capsys) -> None:
     """An old CLI is named and passed over."""
     tool(tmp_path / "other", "pulumi", "v3.90.0")
     tool(tmp_path / "other", "pulumi-language-python")
@@ -49,7 +49,7 @@ def test_an_old_pulumi_on_path_is_not_used(setup, tmp_path, monkeypatch, capsys)
     assert "v3.90.0" in capsys.readouterr().out
 
 
-def test_the_environment_does_not_find_its_own_tools(setup, monkeypatch):
+def test_the_environment_does_not_find_its_own_tools(setup, monkeypatch) -> None:
     """An activated environment must not take its own links for an installation."""
     tool(setup.BIN, "pulumi", "v3.300.1")
     tool(setup.BIN, "pulumi-language-python")
@@ -57,7 +57,7 @@ def test_the_environment_does_not_find_its_own_tools(setup, monkeypatch):
     assert setup.found_on_path() is None
 
 
-def test_cached_tools_are_linked_without_any_fetch(setup, monkeypatch):
+def test_cached_tools_are_linked_without_any_fetch(setup, monkeypatch) -> None:
     """The second set-up on a machine only makes links."""
     for name in setup.TOOLS:
         tool(setup.cache(), name)
@@ -70,14 +70,14 @@ def test_cached_tools_are_linked_without_any_fetch(setup, monkeypatch):
     assert sorted(path.name for path in setup.BIN.iterdir()) == sorted(setup.TOOLS)
 
 
-def test_without_installer_and_go_the_message_says_how_to_get_them(setup, monkeypatch):
+def test_without_installer_and_go_the_message_says_how_to_get_them(setup, monkeypatch) -> None:
     """What is missing is named with how to get it."""
     monkeypatch.setenv("PATH", "")
     with pytest.raises(setup.SetupError, match="go.dev"):
         setup.go_build(setup.cache())
 
 
-def test_an_interrupted_build_leaves_nothing_in_the_cache(setup, tmp_path):
+def test_an_interrupted_build_leaves_nothing_in_the_cache(setup, tmp_path) -> None:
     """The cache holds a finished tool chain or none."""
     for name in (*setup.TOOLS, "unrelated"):
         tool(tmp_path / "built", name)
@@ -86,7 +86,7 @@ def test_an_interrupted_build_leaves_nothing_in_the_cache(setup, tmp_path):
     assert [path.name for path in setup.cache().parent.iterdir()] == [setup.cache().name]
 
 
-def test_activation_is_written_once_and_respects_what_is_set(setup, monkeypatch):
+def test_activation_is_written_once_and_respects_what_is_set(setup, monkeypatch) -> None:
     """Running set-up twice changes nothing; a backend and a passphrase that the user has set stay."""
     (setup.BIN / "activate").write_text("# python's own\n")
     setup.activation()
@@ -116,7 +116,7 @@ def test_activation_is_written_once_and_respects_what_is_set(setup, monkeypatch)
 
 def test_a_stack_file_of_another_passphrase_is_left_out_with_a_line(
     setup, tmp_path, monkeypatch, capsys
-):
+) -> None:
     """Set-up with a passphrase of one's own makes what it can, names the stacks whose files were
     made with another one, and says what to do.
     """
@@ -141,7 +141,7 @@ case "$*" in *ls*) echo '[]';; *init*h100*) echo 'error: could not create secret
     assert not (setup.STATE / "stacks.json").exists(), "the next set-up tries again"
 
 
-def test_a_failing_step_is_one_message_without_traceback(tmp_path):
+def test_a_failing_step_is_one_message_without_traceback(tmp_path) -> None:
     """No traceback for anything a user can cause: here, a Python that cannot make environments."""
     broken = tmp_path / "ensurepip.py"
     broken.write_text("raise ImportError\n")
@@ -156,7 +156,7 @@ def test_a_failing_step_is_one_message_without_traceback(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_recent_uv_on_path_is_used_and_an_old_one_is_not(setup, tmp_path, monkeypatch):
+def test_a_recent_uv_on_path_is_used_and_an_old_one_is_not(setup, tmp_path, monkeypatch) -> None:
     """The packages are installed by the uv that is there, if it is recent enough; else by one kept
     in the cache.
     """
@@ -169,7 +169,7 @@ def test_a_recent_uv_on_path_is_used_and_an_old_one_is_not(setup, tmp_path, monk
     assert setup.uv_tool() == str(kept / "uv")
 
 
-def test_uv_trusts_the_systems_certificates(setup, monkeypatch):
+def test_uv_trusts_the_systems_certificates(setup, monkeypatch) -> None:
     """A network's own certificate authority is in the system's store and not in uv's own."""
     monkeypatch.setenv("UV_NATIVE_TLS", "")
     monkeypatch.delenv("UV_NATIVE_TLS")
@@ -190,7 +190,7 @@ def test_uv_trusts_the_systems_certificates(setup, monkeypatch):
         ("requirements-dev.lock", ["aws", "clore", "modal", "dev"]),
     ],
 )
-def test_the_lock_file_satisfies_every_declared_dependency(lock, extras):
+def test_the_lock_file_satisfies_every_declared_dependency(lock, extras) -> None:
     """A dependency that is added or raised without `make lock` fails here."""
     import tomllib
 
@@ -219,7 +219,7 @@ def test_the_lock_file_satisfies_every_declared_dependency(lock, extras):
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
-def test_a_lock_file_pins_by_hash_and_names_no_host(lock):
+def test_a_lock_file_pins_by_hash_and_names_no_host(lock) -> None:
     """What is installed is what was locked, from whatever registry the machine uses."""
     text = (REPOSITORY / lock).read_text()
     assert "--hash=sha256:" in text
@@ -238,7 +238,7 @@ def test_a_lock_file_pins_by_hash_and_names_no_host(lock):
 )
 def test_servers_are_installed_where_that_is_allowed(
     setup, tmp_path, monkeypatch, capsys, root, apt, have
-):
+) -> None:
     """Only what is missing, by root and apt-get; otherwise one line says that their tests are
     skipped.
     """
@@ -262,7 +262,7 @@ def test_servers_are_installed_where_that_is_allowed(
 
 def test_a_mirror_that_does_not_answer_does_not_end_the_set_up(
     setup, tmp_path, monkeypatch, capsys
-):
+) -> None:
     """The tests that need it are skipped, and the end of what apt said is shown."""
     (tmp_path / "apt-get").write_text("#!/bin/sh\necho no route to the mirror >&2\nexit 100\n")
     (tmp_path / "apt-get").chmod(0o755)

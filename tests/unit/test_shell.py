@@ -60,7 +60,7 @@ def beside(tmp_path):
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
 @pytest.mark.parametrize("value", HOSTILE)
-def test_a_value_arrives_as_it_is(words, value, beside, tmp_path):
+def test_a_value_arrives_as_it_is(words, value, beside, tmp_path) -> None:
     """Whatever it holds: no shell expands it, and none of it becomes a command."""
     text = shell.program(
         beside('#!/bin/sh\nprintf "%s|" "$given" "$number"\n'), "it", given=value, number=3
@@ -70,7 +70,7 @@ def test_a_value_arrives_as_it_is(words, value, beside, tmp_path):
 
 
 @pytest.mark.parametrize("values", [[], HOSTILE])
-def test_a_list_becomes_an_array(values, beside):
+def test_a_list_becomes_an_array(values, beside) -> None:
     """Each item is one element, an empty one too; no item makes an empty array."""
     module = beside(
         '#!/bin/bash\nset -u\necho "${#given[@]}"\nfor each in ${given[@]+"${given[@]}"}; do printf'
@@ -81,7 +81,7 @@ def test_a_list_becomes_an_array(values, beside):
     ).stdout == f"{len(values)}\n" + "".join(f"{value}|" for value in values)
 
 
-def test_comments_are_not_sent(beside):
+def test_comments_are_not_sent(beside) -> None:
     """They would take room in user data; the first line, which names the shell, stays first."""
     text = shell.program(
         beside("#!/bin/sh\n# Why.\n\necho a # stays\n  # too\necho '#b'\n"), "it", given="x"
@@ -89,7 +89,7 @@ def test_comments_are_not_sent(beside):
     assert text == "#!/bin/sh\ngiven=x\necho a # stays\necho '#b'\n"
 
 
-def test_a_program_is_not_sent_without_a_variable_that_it_reads(beside):
+def test_a_program_is_not_sent_without_a_variable_that_it_reads(beside) -> None:
     """By its own lines at its top, or those of a part; arrays and what may be empty count too. What
     the environment sets does not.
     """
@@ -106,7 +106,7 @@ def test_a_program_is_not_sent_without_a_variable_that_it_reads(beside):
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_program_that_was_not_filled_does_nothing(path):
+def test_a_program_that_was_not_filled_does_nothing(path) -> None:
     """Each names what it reads in its first lines, and ends there when that was not set."""
     text = path.read_text()
     assert text.startswith(("#!/bin/sh\n# ", "#!/bin/bash\n# "))
@@ -123,7 +123,7 @@ def test_a_program_that_was_not_filled_does_nothing(path):
     ), shown.stderr
 
 
-def test_programs_are_part_of_the_package():
+def test_programs_are_part_of_the_package() -> None:
     """Each lies in a folder that is a package, and the build takes files of that name along."""
     assert len(PROGRAMS) > 10
     assert all((path.parent / "__init__.py").exists() for path in PROGRAMS)
@@ -139,7 +139,7 @@ CONTROL = re.compile(
 )
 
 
-def test_no_shell_program_stands_in_a_python_text():
+def test_no_shell_program_stands_in_a_python_text() -> None:
     """What has control flow is a file, which shellcheck reads."""
     found = []
     for path in PACKAGE.rglob("*.py"):
@@ -156,7 +156,7 @@ def test_no_shell_program_stands_in_a_python_text():
 # Programs of several modules
 
 
-def test_what_is_packed_in_user_data_runs_and_its_code_is_the_scripts():
+def test_what_is_packed_in_user_data_runs_and_its_code_is_the_scripts() -> None:
     """EC2's user data: what is read back stands in the clear, the program itself is packed."""
     given = dict.fromkeys(("gpus_ttl_s", "gpus_start", "gpus_idle_s"), "")
     text = shell.program(
@@ -177,7 +177,7 @@ def test_what_is_packed_in_user_data_runs_and_its_code_is_the_scripts():
         ("failed", 1),
     ],
 )
-def test_a_log_is_followed_to_the_word_that_ends_it(words, status, code, tmp_path):
+def test_a_log_is_followed_to_the_word_that_ends_it(words, status, code, tmp_path) -> None:
     """What was written until then is shown; the code is that of the word. Another program's word
     ends nothing.
     """
@@ -220,7 +220,7 @@ echo "${0##*/} $*"
         ([], ""),
     ],
 )
-def test_a_port_is_carried_by_what_the_image_has(words, there, shown, tmp_path):
+def test_a_port_is_carried_by_what_the_image_has(words, there, shown, tmp_path) -> None:
     """The first of these that is there; without any the line says what is missing."""
     for name in there:
         (tmp_path / name).write_text(RELAY)
@@ -236,7 +236,7 @@ def test_a_port_is_carried_by_what_the_image_has(words, there, shown, tmp_path):
     assert there or (done.returncode == 127 and "wanted python3, socat or nc" in done.stderr)
 
 
-def test_largest_start_up_leaves_room_for_what_the_user_adds():
+def test_largest_start_up_leaves_room_for_what_the_user_adds() -> None:
     """Clore's command takes every part of the script; of EC2's user data half is left for files."""
     key = "ssh-ed25519 " + "A" * 68 + " me"
     served = Process("main", "vllm serve x --port 8000", (("A", "b"),), 8000, "/health")
@@ -311,7 +311,7 @@ def on_ray(words, tmp_path, nodes, rank, further="", command='sh -c "exit \\$0" 
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
-def test_a_job_on_one_machines_ray_ends_with_the_commands_code(words, tmp_path):
+def test_a_job_on_one_machines_ray_ends_with_the_commands_code(words, tmp_path) -> None:
     """Ray is ended with it, whatever the command ended with."""
     code, log = on_ray(words, tmp_path, 1, 0)
     assert code == 3
@@ -322,7 +322,7 @@ def test_a_job_on_one_machines_ray_ends_with_the_commands_code(words, tmp_path):
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
-def test_further_words_of_a_line_are_the_commands_own(words, tmp_path):
+def test_further_words_of_a_line_are_the_commands_own(words, tmp_path) -> None:
     """`resume` is added behind the line: with several nodes, too, it reaches the command and not
     the shell.
     """
@@ -335,7 +335,7 @@ def test_further_words_of_a_line_are_the_commands_own(words, tmp_path):
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
-def test_a_worker_of_ray_ends_well_when_its_head_is_gone(words, tmp_path):
+def test_a_worker_of_ray_ends_well_when_its_head_is_gone(words, tmp_path) -> None:
     """It joins by the leader's address, looks until the head no longer answers, and ends with 0."""
     code, log = on_ray(words, tmp_path, 2, 1)
     assert code == 0
@@ -349,14 +349,14 @@ def test_a_worker_of_ray_ends_well_when_its_head_is_gone(words, tmp_path):
     ]
 
 
-def test_where_ray_does_not_start_its_code_is_the_jobs(tmp_path):
+def test_where_ray_does_not_start_its_code_is_the_jobs(tmp_path) -> None:
     """The command is not run without it."""
     code, log = on_ray(("sh",), tmp_path, 1, 0, command="args never", START_ENDS_WITH="5")
     assert code == 5 and "never" not in log
 
 
 @pytest.mark.parametrize("words", SHELLS, ids=" ".join)
-def test_ollama_serves_and_pulls_with_what_the_plan_counted_on(words, tmp_path):
+def test_ollama_serves_and_pulls_with_what_the_plan_counted_on(words, tmp_path) -> None:
     """Its variables are set for the server; the pull asks the server of this machine, again until
     it answers.
     """

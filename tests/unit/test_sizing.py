@@ -105,7 +105,7 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize("row", TABLE["models"], ids=lambda row: row["name"])
-def test_counted_parameters_are_those_of_the_model_card(row):
+def test_counted_parameters_are_those_of_the_model_card(row) -> None:
     """From the shape alone the count comes within 1 % of what the model's card says (1.5 % where
     the card counts a vision encoder too).
     """
@@ -118,7 +118,7 @@ def test_counted_parameters_are_those_of_the_model_card(row):
 @pytest.mark.parametrize(
     ("name", "what", "figure", "unit", "source"), PUBLISHED, ids=lambda value: str(value)[:40]
 )
-def test_memory_agrees_with_published_figures(name, what, figure, unit, source):
+def test_memory_agrees_with_published_figures(name, what, figure, unit, source) -> None:
     """Weights, cache and training state come within 10 % of what was published for at least ten
     models.
     """
@@ -134,12 +134,12 @@ def test_memory_agrees_with_published_figures(name, what, figure, unit, source):
     assert found / (1e9 if unit == "GB" else memory.GIB) == pytest.approx(figure, rel=0.10), source
 
 
-def test_at_least_ten_models_are_compared_with_published_figures():
+def test_at_least_ten_models_are_compared_with_published_figures() -> None:
     """The comparison is worth its name."""
     assert len({row[0] for row in PUBLISHED}) >= 10
 
 
-def test_b37_tensor_parallel_sizes_divide_heads_and_kv_heads():
+def test_b37_tensor_parallel_sizes_divide_heads_and_kv_heads() -> None:
     """B37: 28 heads with 4 KV heads go into 1, 2, 4 and 28; 7 and 14 would break the KV heads."""
     assert parallelism.tensor_sizes(28, 4) == (1, 2, 4, 28)
     assert parallelism.tensor_sizes(64, 8, 16) == (1, 2, 4, 8, 16)
@@ -148,7 +148,7 @@ def test_b37_tensor_parallel_sizes_divide_heads_and_kv_heads():
     assert not parallelism.divides(8, 52, 52)
 
 
-def test_b37_a_count_that_does_not_divide_is_told_with_the_valid_ones():
+def test_b37_a_count_that_does_not_divide_is_told_with_the_valid_ones() -> None:
     """B37: the refusal names valid sizes and a split over stages."""
     assert (
         parallelism.advice(find("Qwen2-7B"), 8)
@@ -157,7 +157,7 @@ def test_b37_a_count_that_does_not_divide_is_told_with_the_valid_ones():
     assert parallelism.advice(find("Qwen2-7B"), 4) == ""
 
 
-def test_b39_70b_in_16_bit_does_not_fit_one_card_is_tight_on_two_and_fits_four():
+def test_b39_70b_in_16_bit_does_not_fit_one_card_is_tight_on_two_and_fits_four() -> None:
     """B39: weights alone are 141 GB; two cards of 80 GB leave next to nothing."""
     model = find("Llama-3-70B")
     answers = {count: judge(model, Serve("bf16", 8192), "H100", count) for count in (1, 2, 4)}
@@ -166,19 +166,19 @@ def test_b39_70b_in_16_bit_does_not_fit_one_card_is_tight_on_two_and_fits_four()
     assert "GiB to spare on each GPU" in answers[2].reason
 
 
-def test_b39_the_cache_counts_grouped_heads_once():
+def test_b39_the_cache_counts_grouped_heads_once() -> None:
     """B39: 327,680 bytes a token for 70B and 131,072, not 524,288, for 8B."""
     assert find("Llama-3-70B").kv_bytes_per_token() == 327_680
     assert find("Llama-3-8B").kv_bytes_per_token() == 131_072
 
 
-def test_b39_overhead_is_counted_on_each_gpu():
+def test_b39_overhead_is_counted_on_each_gpu() -> None:
     """B39: four GPUs have four overheads."""
     need = memory.serving(find("Llama-3-70B"), "bf16", context=8192, concurrency=1, tensor=4)
     assert need.overhead == memory.OVERHEAD_GIB
 
 
-def test_kv_heads_that_run_out_are_doubled():
+def test_kv_heads_that_run_out_are_doubled() -> None:
     """Sixteen GPUs with eight KV heads hold each head twice, so the cache per GPU stops shrinking
     at eight.
     """
@@ -190,7 +190,7 @@ def test_kv_heads_that_run_out_are_doubled():
     )
 
 
-def test_a_card_without_the_format_is_refused_with_the_reason():
+def test_a_card_without_the_format_is_refused_with_the_reason() -> None:
     """fp8 on an A100 and bf16 on a T4 are told by compute capability."""
     assert (
         "no fp8"
@@ -199,14 +199,14 @@ def test_a_card_without_the_format_is_refused_with_the_reason():
     assert "fp16 would do" in judge(find("Llama-3-8B"), Serve("bf16", 2048), "T4", 1).reason
 
 
-def test_tensor_parallelism_is_wide_on_nvlink_and_narrow_over_pcie():
+def test_tensor_parallelism_is_wide_on_nvlink_and_narrow_over_pcie() -> None:
     """Eight GPUs on NVLink are one group; over PCIe pairs of them are stages."""
     model = find("Llama-3.1-70B")
     assert str(parallelism.layouts(model, "H100", 8)[0]) == "TP8"
     assert str(parallelism.layouts(model, "L40S", 8)[0]) == "TP2 x PP4"
 
 
-def test_llama_cpp_splits_by_layers_and_sets_nothing_aside():
+def test_llama_cpp_splits_by_layers_and_sets_nothing_aside() -> None:
     """Its formats are planned in stages on 95 % of a card with small prefill steps: 70B in 4 bits
     is tight on two cards of 24 GB, and no on one of 40.
     """
@@ -227,13 +227,13 @@ def test_llama_cpp_splits_by_layers_and_sets_nothing_aside():
     ] == ["TP1 x PP2"]
 
 
-def test_nodes_are_joined_by_stages_never_by_tensor_parallelism():
+def test_nodes_are_joined_by_stages_never_by_tensor_parallelism() -> None:
     """405B in bf16 on two nodes of eight is TP8 inside each, PP2 across."""
     found = judge(find("Llama-3.1-405B"), Serve("bf16", 8192), "H100", 8, nodes=2)
     assert (found.answer, str(found.layout)) == (FITS, "TP8 x PP2")
 
 
-def test_full_training_of_8b_needs_splitting_and_adapters_do_not():
+def test_full_training_of_8b_needs_splitting_and_adapters_do_not() -> None:
     """16 bytes for each parameter do not fit one card of 80 GB; LoRA and QLoRA do, the latter on
     24.
     """
@@ -246,7 +246,7 @@ def test_full_training_of_8b_needs_splitting_and_adapters_do_not():
 
 
 @pytest.mark.parametrize(("recompute", "measured"), [(True, 31.9), (False, 48.4)])
-def test_training_memory_is_what_an_h100_took(recompute, measured):
+def test_training_memory_is_what_an_h100_took(recompute, measured) -> None:
     """Peak GiB of PyTorch 2.11 for a Llama 3.2 1B, 4 x 2048 tokens, bf16 autocast with AdamW on an
     H100 (2026-11-28): within 10 %.
     """
@@ -256,7 +256,7 @@ def test_training_memory_is_what_an_h100_took(recompute, measured):
     assert need.total - need.overhead == pytest.approx(measured, rel=0.10)
 
 
-def test_serving_memory_is_what_an_h100_took():
+def test_serving_memory_is_what_an_h100_took() -> None:
     """Llama 3.1 8B in bf16 on an H100 (2026-11-28): 14.96 GiB of weights, 2.03 GiB of cache for 4 x
     4096 tokens.
     """
@@ -265,7 +265,7 @@ def test_serving_memory_is_what_an_h100_took():
     assert need.cache == pytest.approx(2.03, rel=0.02)
 
 
-def test_recomputing_saves_memory_and_costs_time():
+def test_recomputing_saves_memory_and_costs_time() -> None:
     """Four forward passes instead of three, for a fraction of the activations."""
     model = find("Llama-3.1-8B")
     kept = memory.training(model, "lora", sequence=4096, batch=4, recompute=False)
@@ -276,7 +276,7 @@ def test_recomputing_saves_memory_and_costs_time():
     )
 
 
-def test_training_flops_are_six_per_parameter_and_token():
+def test_training_flops_are_six_per_parameter_and_token() -> None:
     """The rule of thumb, plus attention: within 15 % for a 7B model at 4k."""
     model = find("Llama-2-7b")
     assert throughput.training_flops(model, 1.0, recompute=False) == pytest.approx(
@@ -284,7 +284,7 @@ def test_training_flops_are_six_per_parameter_and_token():
     )
 
 
-def test_training_time_of_llama_2_7b_is_near_the_published_one():
+def test_training_time_of_llama_2_7b_is_near_the_published_one() -> None:
     """Two trillion tokens took 184,320 hours of A100 80 GB (Llama 2 report, 2023); the estimate
     comes within 25 %.
     """
@@ -293,7 +293,7 @@ def test_training_time_of_llama_2_7b_is_near_the_published_one():
     assert hours * 8 == pytest.approx(184_320, rel=0.25)
 
 
-def test_hours_scale_between_the_ratios_of_speed_and_bandwidth():
+def test_hours_scale_between_the_ratios_of_speed_and_bandwidth() -> None:
     """From 5 h on a T4 an A100 takes about 1 h: the seed's claim of six times is within reach, ten
     is not.
     """
@@ -301,7 +301,7 @@ def test_hours_scale_between_the_ratios_of_speed_and_bandwidth():
     assert 0.8 < least < most < 1.1
 
 
-def test_serving_bound_falls_with_a_longer_cache_and_rises_with_bandwidth():
+def test_serving_bound_falls_with_a_longer_cache_and_rises_with_bandwidth() -> None:
     """The roofline reads weights once for a step and each sequence's cache."""
     model = find("Llama-3.1-8B")
     one = throughput.serving_bound(model, "L4", dtype="bf16", context=2048, concurrency=1)
@@ -321,7 +321,7 @@ def test_serving_bound_falls_with_a_longer_cache_and_rises_with_bandwidth():
     )
 
 
-def test_one_sequence_gains_nothing_from_stages():
+def test_one_sequence_gains_nothing_from_stages() -> None:
     """A pipeline of four is no faster than one stage for a single sequence."""
     model = find("Llama-3.1-70B")
     one = throughput.serving_bound(
@@ -333,7 +333,7 @@ def test_one_sequence_gains_nothing_from_stages():
     assert one.tokens_per_s == four.tokens_per_s
 
 
-def test_sizes_puts_what_fits_first_and_the_cheapest_of_it_first():
+def test_sizes_puts_what_fits_first_and_the_cheapest_of_it_first() -> None:
     """Every row that is sold gets a verdict; those that fit lead, by price."""
     found = gpus.sizes(find("Llama-3.1-8B"), Serve("bf16", 8192), gpus.sold())
     answers = [each.verdict.answer for each in found]
@@ -343,7 +343,7 @@ def test_sizes_puts_what_fits_first_and_the_cheapest_of_it_first():
     assert prices
 
 
-def test_a_config_json_is_read_and_a_broken_one_is_told_by_its_key(tmp_path):
+def test_a_config_json_is_read_and_a_broken_one_is_told_by_its_key(tmp_path) -> None:
     """A file with the keys of a language model is a model; one without is refused naming the first
     that is missing.
     """
@@ -373,20 +373,20 @@ def test_a_config_json_is_read_and_a_broken_one_is_told_by_its_key(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["llama 70b", "", "   ", "70x", "-3b", "a/b/c", "../etc"])
-def test_an_unknown_model_is_one_clear_message(name):
+def test_an_unknown_model_is_one_clear_message(name) -> None:
     """What is no model is refused with what would be one; nobody is asked."""
     with pytest.raises(SpecError, match="config.json"):
         find(name)
 
 
-def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch):
+def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch) -> None:
     """Without the hub the way out is the file or a size."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(GpusError, match="path of its config.json"):
         find("somebody/something")
 
 
-def test_a_size_alone_says_that_the_shape_is_a_guess():
+def test_a_size_alone_says_that_the_shape_is_a_guess() -> None:
     """`7b` has the shape of the nearest bundled model, and says so."""
     assert find("7b").estimated
     assert find("7b").parameters == 7_000_000_000
@@ -398,7 +398,7 @@ def run(capsys, *words):
     return code, captured.out, captured.err
 
 
-def test_the_command_answers_serving_training_and_measured_hours(capsys):
+def test_the_command_answers_serving_training_and_measured_hours(capsys) -> None:
     """The three forms of the question are answered, and their lines are at most 96 columns wide."""
     for words in (
         (
@@ -421,7 +421,7 @@ def test_the_command_answers_serving_training_and_measured_hours(capsys):
         assert max(map(len, out.splitlines())) <= 96, words
 
 
-def test_the_command_says_over_budget_and_gives_json(capsys):
+def test_the_command_says_over_budget_and_gives_json(capsys) -> None:
     """What costs more than the budget is marked, in text and in JSON."""
     _, out, _ = run(capsys, "7b", "--train", "lora", "--tokens", "1B", "--budget", "100")
     assert "! over the budget of $100" in out
@@ -448,19 +448,19 @@ def test_the_command_says_over_budget_and_gives_json(capsys):
         (("7b", "--provider", "nowhere"), "bundled prices"),
     ],
 )
-def test_a_wrong_question_is_one_clear_message(capsys, words, told):
+def test_a_wrong_question_is_one_clear_message(capsys, words, told) -> None:
     """Exit code 2, what was wanted on stderr, nothing on stdout."""
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     assert told in err
 
 
-def test_nothing_that_holds_it_is_exit_code_one(capsys):
+def test_nothing_that_holds_it_is_exit_code_one(capsys) -> None:
     """405B in bf16 on one T4 is answered, with 1."""
     assert run(capsys, "Llama-3.1-405B", "--on", "T4:1", "--dtype", "fp16")[0] == 1
 
 
-def test_sizing_imports_nothing_heavy():
+def test_sizing_imports_nothing_heavy() -> None:
     """`gpus size` starts without pydantic, httpx or a cloud's SDK."""
     script = (
         "import sys; from providers.cli import main; main.main(['size', '7b', '--json']);"
@@ -474,7 +474,7 @@ def test_sizing_imports_nothing_heavy():
     )
 
 
-def test_a_measured_card_without_a_price_names_the_one_beside_it():
+def test_a_measured_card_without_a_price_names_the_one_beside_it() -> None:
     """Modal has no A10G: its A10 is named, and not taken in its place."""
     offers = gpus.sold(providers=("modal",))
     text = size_report.measured_text(gpus.measured({"T4": 5.0, "A10G": 1.7}, offers), offers)

@@ -31,7 +31,7 @@ def quantised(config, **how):
     return read({**config, "quantization_config": how}, "model")
 
 
-def test_groups_that_do_not_divide_leave_one_gpu_or_stages():
+def test_groups_that_do_not_divide_leave_one_gpu_or_stages() -> None:
     """C06 (vllm#21695): 29568 / 128 = 231 groups; two, four and eight GPUs were offered and fail to
     load.
     """
@@ -53,7 +53,7 @@ def test_groups_that_do_not_divide_leave_one_gpu_or_stages():
     assert str(judge(model, Serve("awq", 8192), "L40S", 4).layout) == "TP1 x PP4"
 
 
-def test_the_bundled_72b_in_awq_is_split_as_its_16_bit_form_allows_no_more():
+def test_the_bundled_72b_in_awq_is_split_as_its_16_bit_form_allows_no_more() -> None:
     """C06: a checkpoint that nobody described has groups of 128; the maker's own one is padded and
     can be cut.
     """
@@ -86,13 +86,13 @@ def test_the_bundled_72b_in_awq_is_split_as_its_16_bit_form_allows_no_more():
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "nf4", (1, 2, 4, 8)),
     ],
 )
-def test_the_size_of_a_group_or_block_decides(how, dtype, sizes):
+def test_the_size_of_a_group_or_block_decides(how, dtype, sizes) -> None:
     """The same model under other group sizes, sorted rows, whole rows and blocks."""
     model = quantised(QWEN_72B, **how)
     assert model.dtype == dtype and parallelism.sizes(model, dtype, 8) == sizes
 
 
-def test_attention_is_cut_by_whole_groups_too():
+def test_attention_is_cut_by_whole_groups_too() -> None:
     """Fourteen heads of 64 are seven groups of 128: two GPUs can't share them, whatever the
     feed-forward part allows.
     """
@@ -135,7 +135,7 @@ def test_attention_is_cut_by_whole_groups_too():
         ),  # a dense layer of 10944 and shared experts of 1408: eleven groups
     ],
 )
-def test_experts_and_shared_parts_are_cut_by_whole_blocks(name, dtype, sizes):
+def test_experts_and_shared_parts_are_cut_by_whole_blocks(name, dtype, sizes) -> None:
     """QwenLM/Qwen3#698: fp8 blocks of 128 in experts of 1536 do not go into eight."""
     model = find(name)
     assert (
@@ -143,7 +143,7 @@ def test_experts_and_shared_parts_are_cut_by_whole_blocks(name, dtype, sizes):
     )
 
 
-def test_experts_that_can_not_be_cut_are_told_with_the_way_out():
+def test_experts_that_can_not_be_cut_are_told_with_the_way_out() -> None:
     """The refusal names the blocks and expert parallelism."""
     told = parallelism.advice(find("Qwen/Qwen3-235B-A22B-FP8"), 8, "fp8")
     assert (
@@ -162,7 +162,7 @@ def test_experts_that_can_not_be_cut_are_told_with_the_way_out():
         ("vllm", "--pipeline-parallel-size", 2),
     ],
 )
-def test_every_launcher_starts_with_the_split_that_was_planned(launcher, flag, gpus):
+def test_every_launcher_starts_with_the_split_that_was_planned(launcher, flag, gpus) -> None:
     """C06: the command line has no split that the model does not allow."""
     declared = {
         "kind": "service",
@@ -179,7 +179,7 @@ def test_every_launcher_starts_with_the_split_that_was_planned(launcher, flag, g
     assert flag in program(workload, "service", gpu, gpus).processes[0].line
 
 
-def test_tgi_is_judged_by_its_one_group():
+def test_tgi_is_judged_by_its_one_group() -> None:
     """It has no stages: a model that one GPU must hold alone is refused where it holds it not,
     however many there are.
     """
@@ -200,7 +200,7 @@ def test_tgi_is_judged_by_its_one_group():
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "q4_k_m", ""])
-def test_llama_cpp_and_ollama_have_stages_alone(dtype):
+def test_llama_cpp_and_ollama_have_stages_alone(dtype) -> None:
     """Whatever the format, they split by layers: heads and groups do not matter."""
     workload = {
         "launcher": "llama.cpp",
@@ -230,7 +230,7 @@ def test_llama_cpp_and_ollama_have_stages_alone(dtype):
         ("openai/gpt-oss-20b", "T4", {NO}),
     ],
 )
-def test_mxfp4_runs_from_ampere_on(name, gpu, answers):
+def test_mxfp4_runs_from_ampere_on(name, gpu, answers) -> None:
     """C08 (vllm#33155, #22290): on one H100 by many; on an A100 the weights alone have the format,
     and that is said; not on a T4.
     """
@@ -243,7 +243,7 @@ def test_mxfp4_runs_from_ampere_on(name, gpu, answers):
         assert "no mxfp4: kernels for 4-bit floats begin with Ampere (8.0)" in found.reason
 
 
-def test_mxfp4_weights_are_as_large_as_the_published_files():
+def test_mxfp4_weights_are_as_large_as_the_published_files() -> None:
     """60.8 GiB for 120b and 12.8 GiB for 20b (OpenAI's model card, 2025-08): experts in 4.25 bits,
     the rest in 16.
     """
@@ -258,7 +258,7 @@ def test_mxfp4_weights_are_as_large_as_the_published_files():
     )
 
 
-def test_adapters_of_a_4_bit_checkpoint_are_counted_in_16_bit(tmp_path, capsys):
+def test_adapters_of_a_4_bit_checkpoint_are_counted_in_16_bit(tmp_path, capsys) -> None:
     """C11 (gpt-oss-recipes#23): 233 GB for LoRA, over eight GPUs; not on one H100."""
     model = find("openai/gpt-oss-120b")
     alone, eight = judge(model, Train("lora"), "H100", 1), judge(model, Train("lora"), "H100", 8)
@@ -287,7 +287,7 @@ def test_adapters_of_a_4_bit_checkpoint_are_counted_in_16_bit(tmp_path, capsys):
     )
 
 
-def test_latent_attention_and_all_experts_are_counted():
+def test_latent_attention_and_all_experts_are_counted() -> None:
     """C10: 70,272 bytes a token, 671 B; H100:8 no, H200:8 and two of H100:8 yes, A100 without fp8."""
     model = find("deepseek-ai/DeepSeek-V3")
     assert model.kv_bytes_per_token() == 70_272 and model.parameters / 1e9 == pytest.approx(
@@ -304,7 +304,7 @@ MIXTURES = [row for row in TABLE["models"] if "published_active_billion" in row]
 
 
 @pytest.mark.parametrize("row", MIXTURES, ids=lambda row: row["name"])
-def test_active_parameters_of_a_mixture_are_those_of_its_card(row):
+def test_active_parameters_of_a_mixture_are_those_of_its_card(row) -> None:
     """Within 5 %, with the embeddings or without: the cards count either way."""
     model = find(row["name"])
     shown = [
@@ -315,7 +315,7 @@ def test_active_parameters_of_a_mixture_are_those_of_its_card(row):
     assert model.expert_parameters < model.parameters
 
 
-def test_well_known_mixtures_are_bundled():
+def test_well_known_mixtures_are_bundled() -> None:
     """Mixtral, DeepSeek, Qwen, gpt-oss, Llama 4, GLM, Kimi, MiniMax: each by its name, with
     experts.
     """
@@ -344,13 +344,13 @@ def test_well_known_mixtures_are_bundled():
         {"quant_method": "compressed-tensors"},
     ],
 )
-def test_a_quantisation_that_cannot_be_read_is_no_error(found):
+def test_a_quantisation_that_cannot_be_read_is_no_error(found) -> None:
     """Foreign files hold anything; a method that is not known is none."""
     assert quantization.read(found) in {None, quantization.Quantization("fp8")}
     assert read({**QWEN_72B, "quantization_config": found}, "x").parameters > 0
 
 
-def test_small_groups_cost_more_bits():
+def test_small_groups_cost_more_bits() -> None:
     """Groups of 32 have four times the scales of groups of 128."""
     sizes = [
         memory.weight_bytes(
@@ -362,7 +362,7 @@ def test_small_groups_cost_more_bits():
 
 
 @pytest.mark.parametrize("dtype", ["", "bf16", "fp16"])
-def test_a_quantised_checkpoint_stays_so_whatever_its_arithmetic_is(dtype):
+def test_a_quantised_checkpoint_stays_so_whatever_its_arithmetic_is(dtype) -> None:
     """`dtype: bf16` for gpt-oss-120b is the format of its arithmetic: one H100 holds it as before."""
     workload = {
         "launcher": "vllm",

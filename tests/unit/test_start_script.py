@@ -26,7 +26,7 @@ def packed(text):
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def test_a_job_runs_once_and_says_how_it_ended(machine):
+def test_a_job_runs_once_and_says_how_it_ended(machine) -> None:
     """Set-up, files and command run; the exit code is told; a later boot of the same does nothing."""
     made = job(
         "python3 ~/t.py && echo ran >>$HOME/ran",
@@ -41,7 +41,7 @@ def test_a_job_runs_once_and_says_how_it_ended(machine):
     assert (machine.folder / "ran").read_text() == "ran\n"
 
 
-def test_a_failed_job_tells_its_code_and_a_failed_set_up_its_own(machine):
+def test_a_failed_job_tells_its_code_and_a_failed_set_up_its_own(machine) -> None:
     """3 is 3; a set-up line that fails ends it before the command."""
     assert machine.run(script(job("exit 3"))) == 3
     assert machine.words[-1] == "failed 3"
@@ -50,7 +50,7 @@ def test_a_failed_job_tells_its_code_and_a_failed_set_up_its_own(machine):
     assert not (machine.folder / "never").exists()
 
 
-def test_nothing_of_the_users_is_expanded_by_the_script(machine):
+def test_nothing_of_the_users_is_expanded_by_the_script(machine) -> None:
     """Environment, commands and files with quotes, dollars and backticks arrive as they are; only
     the command's own shell expands the command.
     """
@@ -63,7 +63,7 @@ def test_nothing_of_the_users_is_expanded_by_the_script(machine):
     assert not (machine.folder / "pwned").exists()
 
 
-def test_a_killed_job_resumes_from_its_checkpoint(machine):
+def test_a_killed_job_resumes_from_its_checkpoint(machine) -> None:
     """What was saved to the bucket is restored on a new machine, and the resume arguments are
     added.
     """
@@ -100,7 +100,7 @@ def test_a_killed_job_resumes_from_its_checkpoint(machine):
     assert (bucket / "step").read_text() == "40"
 
 
-def test_a_service_is_ready_once_it_answers_and_is_started_again_when_it_ends(machine):
+def test_a_service_is_ready_once_it_answers_and_is_started_again_when_it_ends(machine) -> None:
     """`ready` only after its own health path answers; a program that ends comes back; TERM ends all
     of it.
     """
@@ -130,7 +130,7 @@ def test_a_service_is_ready_once_it_answers_and_is_started_again_when_it_ends(ma
 
 
 @pytest.mark.parametrize(("path", "ready"), [("/", True), ("/there/x", True), ("/missing", False)])
-def test_a_service_in_an_image_without_curl_is_asked_all_the_same(path, ready, machine):
+def test_a_service_in_an_image_without_curl_is_asked_all_the_same(path, ready, machine) -> None:
     """Inside a provider's container there is what the image brings: bash asks by itself."""
     port = 19_000 + os.getpid() % 1000
     (machine.folder / "there").mkdir()
@@ -157,7 +157,7 @@ def test_a_service_in_an_image_without_curl_is_asked_all_the_same(path, ready, m
 
 @pytest.mark.parametrize("home", [True, False], ids=["~", "/"])
 @pytest.mark.parametrize("where", ["machine", "setup", "image", "nowhere"])
-def test_model_that_is_a_path_is_mounted_read_only(machine, where, home):
+def test_model_that_is_a_path_is_mounted_read_only(machine, where, home) -> None:
     """What is on the machine, also once the setup lines have fetched it, its container sees; a
     model that is nowhere is told before a restart.
     """
@@ -186,7 +186,7 @@ def test_model_that_is_a_path_is_mounted_read_only(machine, where, home):
         assert " --init " not in calls
 
 
-def test_model_that_is_no_path_or_among_the_checkpoints_is_not_mounted():
+def test_model_that_is_no_path_or_among_the_checkpoints_is_not_mounted() -> None:
     """A container sees the checkpoints' folder already, to write to; the digest of what runs
     without such a path stays.
     """
@@ -202,7 +202,7 @@ def test_model_that_is_no_path_or_among_the_checkpoints_is_not_mounted():
     assert Program("job", (Process("a", "true"),), models=("/m",)).digest != "cca4e662ec06"
 
 
-def test_another_program_takes_the_place_of_the_one_that_runs(machine):
+def test_another_program_takes_the_place_of_the_one_that_runs(machine) -> None:
     """An edit ends what ran and starts what is wanted now; the same script again leaves a running
     one alone.
     """
@@ -215,7 +215,7 @@ def test_another_program_takes_the_place_of_the_one_that_runs(machine):
     assert (machine.folder / "said").read_text() == "first\nsecond\n"
 
 
-def test_nodes_wait_for_each_other_and_know_their_rank(machine):
+def test_nodes_wait_for_each_other_and_know_their_rank(machine) -> None:
     """The leader is the first peer; a machine finds its own rank by its name or address."""
     own = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout.strip()
     made = job(
@@ -229,7 +229,7 @@ def test_nodes_wait_for_each_other_and_know_their_rank(machine):
     assert (machine.folder / "said").read_text() == f"10.0.0.1 1 2 {own}\n"
 
 
-def test_a_service_token_comes_from_its_file(machine):
+def test_a_service_token_comes_from_its_file(machine) -> None:
     """The script waits for the token that is written there by login, and hands it on by the
     environment.
     """
@@ -241,7 +241,7 @@ def test_a_service_token_comes_from_its_file(machine):
     assert "secret-token" not in script(made)
 
 
-def test_the_machine_ends_itself_only_once_the_job_is_done(machine):
+def test_the_machine_ends_itself_only_once_the_job_is_done(machine) -> None:
     """The release line runs after the job, whatever it ended with, and only where the spec says so."""
     assert machine.run(script(job("exit 4"), release="touch $HOME/released")) == 4
     assert (machine.folder / "released").exists()
@@ -253,7 +253,7 @@ def test_the_machine_ends_itself_only_once_the_job_is_done(machine):
 @pytest.mark.parametrize("image", ["", "pytorch/pytorch:latest"])
 @pytest.mark.parametrize("kind", ["job", "service"])
 @pytest.mark.parametrize("inside", [True, False])
-def test_every_form_of_the_script_is_sound_shell(kind, image, inside):
+def test_every_form_of_the_script_is_sound_shell(kind, image, inside) -> None:
     """bash reads each of them without an error."""
     made = Program(
         kind,
@@ -274,7 +274,7 @@ def test_every_form_of_the_script_is_sound_shell(kind, image, inside):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_words_are_one_language():
+def test_the_words_are_one_language() -> None:
     """The script, the rehearsal that plays it and the engine that reads it use the same words."""
     assert scripts.CONSOLE == played.WORD == progress.WORD
     assert scripts.ROOT == handover.ROOT

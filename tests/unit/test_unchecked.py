@@ -60,7 +60,7 @@ def problems(**declared):
         ),
     ],
 )
-def test_a_fit_that_is_not_known_is_one_line(market_now, workload, kind, told):
+def test_a_fit_that_is_not_known_is_one_line(market_now, workload, kind, told) -> None:
     """On L4:1 a model of 400B gave a clean plan: nothing is refused on a guess, and that nothing
     was checked is said, once.
     """
@@ -89,7 +89,7 @@ def test_a_fit_that_is_not_known_is_one_line(market_now, workload, kind, told):
         ),
     ],
 )
-def test_what_is_known_or_has_no_model_needs_no_line(market_now, workload, kind):
+def test_what_is_known_or_has_no_model_needs_no_line(market_now, workload, kind) -> None:
     """A command, a launcher without a model, a bundled model, and hours that were measured."""
     assert not [
         text
@@ -98,7 +98,7 @@ def test_what_is_known_or_has_no_model_needs_no_line(market_now, workload, kind)
     ]
 
 
-def test_each_of_several_services_is_said_for_itself():
+def test_each_of_several_services_is_said_for_itself() -> None:
     """Two unknown models are two lines, the same one twice is one."""
     services = [
         {"name": name, "launcher": "vllm", "model": model}
@@ -113,7 +113,7 @@ def test_each_of_several_services_is_said_for_itself():
     assert [text.split()[6] for text in fit.unchecked(ask.workload)] == ["foo/a", "foo/b"]
 
 
-def test_the_command_line_and_its_json_say_it(tmp_path, monkeypatch, capsys):
+def test_the_command_line_and_its_json_say_it(tmp_path, monkeypatch, capsys) -> None:
     """`gpus plan -s` of a stack with an unknown model, as text and as JSON."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
@@ -141,7 +141,7 @@ def test_the_command_line_and_its_json_say_it(tmp_path, monkeypatch, capsys):
         (["L4:8", "T4:4"], "L4:8: "),
     ],
 )
-def test_a_refusal_by_fit_speaks_of_the_first_choice(market_now, gpus, told):
+def test_a_refusal_by_fit_speaks_of_the_first_choice(market_now, gpus, told) -> None:
     """With the GPU that was asked first, the figures, and what would hold it; also where another
     row comes first in the list.
     """
@@ -156,7 +156,7 @@ def test_a_refusal_by_fit_speaks_of_the_first_choice(market_now, gpus, told):
     assert said.startswith(told) and "are usable" in said and "would hold it" in said
 
 
-def test_what_is_proposed_holds_it():
+def test_what_is_proposed_holds_it() -> None:
     """More of the same card, and the smallest other card, each judged as the refused one was."""
     ask = read_cluster("t", {"kind": "service", "gpu": "H100:1", "workload": LLAMA_70B}).ask()
     found = fit.fit(ask.workload, None, "H100", 1, 1)
@@ -186,7 +186,7 @@ def test_what_is_proposed_holds_it():
         ("0.5k", 512),
     ],
 )
-def test_a_context_is_written_as_for_gpus_size(written, tokens):
+def test_a_context_is_written_as_for_gpus_size(written, tokens) -> None:
     """`context: 32k` in a stack is what `gpus size --context 32k` means; so is a training sequence."""
     declared = {
         "gpu": "L4:1",
@@ -200,7 +200,7 @@ def test_a_context_is_written_as_for_gpus_size(written, tokens):
 @pytest.mark.parametrize(
     "written", ["32q", "k", "", "-1k", 0, True, "1e3", "0k", [1], "9" * 400 + "k"]
 )
-def test_a_context_that_is_none_is_one_problem(written):
+def test_a_context_that_is_none_is_one_problem(written) -> None:
     """One fault never causes a second, false one, whatever else hangs on the workload."""
     rest = {
         "kind": "service",
@@ -238,6 +238,6 @@ def test_a_context_that_is_none_is_one_problem(written):
         ({"ttl": {"a": 1}, "labels": {"A": "b"}}, ["ttl", "labels.A"]),
     ],
 )
-def test_one_fault_never_causes_a_second(declared, paths):
+def test_one_fault_never_causes_a_second(declared, paths) -> None:
     """What hangs together with a faulty field is judged as if that field were right."""
     assert sorted(problems(**declared)) == sorted(paths)

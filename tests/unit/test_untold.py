@@ -26,7 +26,7 @@ def seen(declared):
 
 
 @pytest.mark.parametrize("kind", ["job", "machine"])
-def test_several_nodes_are_not_bought_where_nobody_could_tell_them_of_each_other(kind):
+def test_several_nodes_are_not_bought_where_nobody_could_tell_them_of_each_other(kind) -> None:
     """EC2 gives p5 machines no public address, so that a workload on two of them would wait for its
     peers until it fails: refused before it costs.
     """
@@ -40,7 +40,7 @@ def test_several_nodes_are_not_bought_where_nobody_could_tell_them_of_each_other
     )
 
 
-def test_a_token_needs_a_way_in_too():
+def test_a_token_needs_a_way_in_too() -> None:
     """Without an address outside no token gets there; Modal's door has its own, and one node
     without a token waits for nothing.
     """

@@ -18,7 +18,7 @@ from tests.unit.vertex_rig import TOKEN, candidate, order, started
 # What is asked for
 
 
-def test_the_body_of_one_node():
+def test_the_body_of_one_node() -> None:
     """Machine type, GPU and count are all stated, the ttl is the timeout, and the labels say whose
     it is and which order.
     """
@@ -62,7 +62,7 @@ def test_the_body_of_one_node():
     }
 
 
-def test_several_nodes_are_a_pool_of_one_and_one_of_the_rest():
+def test_several_nodes_are_a_pool_of_one_and_one_of_the_rest() -> None:
     """The first pool has one replica, as Vertex AI wants; the second the others, of the same
     machine.
     """
@@ -80,7 +80,7 @@ def test_several_nodes_are_a_pool_of_one_and_one_of_the_rest():
         ("flex-start", {"strategy": "FLEX_START", "timeout": "3600s", "maxWaitDuration": "600s"}),
     ],
 )
-def test_the_strategy_follows_the_capacity(capacity, expected):
+def test_the_strategy_follows_the_capacity(capacity, expected) -> None:
     """Spot and Flex-start by the spec's capacity; a queue is waited in as long as the spec waits,
     never for ever.
     """
@@ -89,7 +89,7 @@ def test_the_strategy_follows_the_capacity(capacity, expected):
     assert "1s" == queued["maxWaitDuration"]
 
 
-def test_n1_names_its_gpu_too():
+def test_n1_names_its_gpu_too() -> None:
     """An attached GPU is stated like a built-in one; a disk below Vertex AI's default is that
     default.
     """
@@ -125,20 +125,20 @@ def test_n1_names_its_gpu_too():
         ),
     ],
 )
-def test_what_a_custom_job_cannot_be_is_never_sent(change, told):
+def test_what_a_custom_job_cannot_be_is_never_sent(change, told) -> None:
     """Each is Unsupported with its reason, remembered nowhere."""
     with pytest.raises(Unsupported, match=told) as error:
         job.body(order(**change))
     assert 0 == error.value.block_s
 
 
-def test_every_accelerator_type_is_one_of_the_apis():
+def test_every_accelerator_type_is_one_of_the_apis() -> None:
     """The names are those of the discovery document."""
     schema = generate.installed("aiplatform.v1")["schemas"]["GoogleCloudAiplatformV1MachineSpec"]
     assert set(ACCELERATORS.values()) <= set(schema["properties"]["acceleratorType"]["enum"])
 
 
-def test_the_committed_extract_is_part_of_the_installed_document():
+def test_the_committed_extract_is_part_of_the_installed_document() -> None:
     """The stand-in's discovery.json is what the generator makes of the installed client's document,
     and so are the regions.
     """
@@ -161,14 +161,14 @@ def test_the_committed_extract_is_part_of_the_installed_document():
 # The workload
 
 
-def test_a_plain_workload_is_the_containers_own_command_and_environment():
+def test_a_plain_workload_is_the_containers_own_command_and_environment() -> None:
     """Image, command and env stand as themselves; what options.vertex says wins."""
     chosen = started({"image": "a/b:1", "command": "python train.py --lr 1", "env": {"X": "1"}})
     assert ("a/b:1", ("bash", "-c", "python train.py --lr 1"), (("X", "1"),)) == chosen[:3]
     assert "c/d:2" == started({"image": "a/b:1", "command": "x"}, image="c/d:2").image
 
 
-def test_setup_and_files_are_done_by_the_start_up_script():
+def test_setup_and_files_are_done_by_the_start_up_script() -> None:
     """With an image, both run inside it before the command, whose exit code is the job's."""
     chosen = started({"image": "a/b:1", "command": "exit 7", "setup": ["true"]})
     assert chosen.command[:2] == ("bash", "-c") and chosen.command[2].startswith(
@@ -176,7 +176,7 @@ def test_setup_and_files_are_done_by_the_start_up_script():
     )
 
 
-def test_the_start_up_script_ends_with_the_programs_exit_code(tmp_path):
+def test_the_start_up_script_ends_with_the_programs_exit_code(tmp_path) -> None:
     """Run for real: setup, then the command."""
     chosen = started(
         {"image": "a/b:1", "command": "test -e ready && exit 7", "setup": ["touch ready"]}
@@ -192,7 +192,7 @@ def test_the_start_up_script_ends_with_the_programs_exit_code(tmp_path):
 
 
 @pytest.mark.parametrize(("task", "rank"), [(("workerpool0", 0), "0"), (("workerpool1", 1), "2")])
-def test_each_node_finds_rank_and_leader_in_cluster_spec(tmp_path, task, rank):
+def test_each_node_finds_rank_and_leader_in_cluster_spec(tmp_path, task, rank) -> None:
     """Run for real, with CLUSTER_SPEC as Google documents it: the first pool leads, ranks follow
     the pools.
     """
@@ -233,6 +233,6 @@ def test_each_node_finds_rank_and_leader_in_cluster_spec(tmp_path, task, rank):
         ({"vertex": True}, "vertex"),
     ],
 )
-def test_wrong_options_are_named(section, path):
+def test_wrong_options_are_named(section, path) -> None:
     """One problem each, with its path."""
     assert [path] == [problem.path for problem in MANIFEST.options(section)]

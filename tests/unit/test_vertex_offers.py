@@ -26,7 +26,7 @@ def plan(**fields):
     )
 
 
-def test_prices_are_estimates_on_demand_and_unknown_otherwise():
+def test_prices_are_estimates_on_demand_and_unknown_otherwise() -> None:
     """Compute Engine's rate + 15%, told as an estimate with both sources; Spot has no price, and is
     bought at the user's own alone.
     """
@@ -54,7 +54,7 @@ def test_prices_are_estimates_on_demand_and_unknown_otherwise():
     assert 55_000_000 == plan(capacity=["spot"], prices=own)[0].best.micro_usd
 
 
-def test_each_place_is_offered_once_and_what_google_does_not_sell_is_not():
+def test_each_place_is_offered_once_and_what_google_does_not_sell_is_not() -> None:
     """Zones are left out; a kind of capacity that Compute Engine refuses of a machine is refused
     here; T4 and V100 are never queued for.
     """
@@ -91,13 +91,13 @@ def test_each_place_is_offered_once_and_what_google_does_not_sell_is_not():
     ("kind", "workload"),
     [("machine", None), ("service", {"image": "a/b", "command": "x", "port": 80})],
 )
-def test_other_kinds_are_refused_in_the_plan(kind, workload):
+def test_other_kinds_are_refused_in_the_plan(kind, workload) -> None:
     """A machine or a service at Vertex AI has no candidate, by the rule for kinds."""
     made, _ = plan(kind=kind, workload=workload)
     assert () == made.candidates and made.rejected_by_rule["kind"]
 
 
-def test_a_job_without_an_image_is_refused():
+def test_a_job_without_an_image_is_refused() -> None:
     """Where Vertex AI is named it is a mistake with its path; where it is one of any, it is passed
     over with the reason.
     """
@@ -119,7 +119,7 @@ def test_a_job_without_an_image_is_refused():
     )
 
 
-def test_a_secret_by_reference_is_refused():
+def test_a_secret_by_reference_is_refused() -> None:
     """A variable of a custom job stands in it in clear: no reference is taken for it, and no place
     there serves a declaration with secrets.
     """

@@ -69,7 +69,7 @@ STARTED = {"startTime": "2026-11-28T10:00:00Z"}
         (seen("CANCELLED"), "failed"),
     ],
 )
-def test_what_each_state_means(found, status):
+def test_what_each_state_means(found, status) -> None:
     """Done, well or not, is not gone; what never ran is not done; a Spot job that lost its machines
     was preempted.
     """
@@ -98,13 +98,13 @@ def test_what_each_state_means(found, status):
         "projects//locations/l/customJobs/1",
     ],
 )
-def test_a_handle_that_is_none_is_told(text):
+def test_a_handle_that_is_none_is_told(text) -> None:
     """What is no custom job's name is a clear error."""
     with pytest.raises(SpecError):
         job.parse(Handle("vertex", text))
 
 
-def test_a_limit_is_told_from_a_stockout_by_the_limits_name():
+def test_a_limit_is_told_from_a_stockout_by_the_limits_name() -> None:
     """Both end a job with code 8; the name of a quota metric is what only a limit has."""
     context = Context("a test", "p", candidates=(candidate(),))
     room = errors.never_ran(

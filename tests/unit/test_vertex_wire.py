@@ -11,7 +11,7 @@ from providers.rehearsal.store import open_store
 from tests.unit.vertex_rig import TOKEN, candidate, order
 
 
-def test_a_regions_jobs_are_asked_for_at_its_own_endpoint():
+def test_a_regions_jobs_are_asked_for_at_its_own_endpoint() -> None:
     """The host follows the location in the path; what has none stays."""
     uri = (
         "https://aiplatform.googleapis.com/v1/projects/p/locations/europe-west4/customJobs?alt=json"
@@ -25,7 +25,7 @@ def test_a_regions_jobs_are_asked_for_at_its_own_endpoint():
     )
 
 
-def test_live_wants_its_own_project(monkeypatch):
+def test_live_wants_its_own_project(monkeypatch) -> None:
     """Compute Engine's default project is not taken for it."""
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
     monkeypatch.delenv("GPUS_VERTEX_PROJECT", raising=False)
@@ -47,7 +47,7 @@ def cloud(tmp_path, monkeypatch):
     server.close()
 
 
-def test_every_page_is_read(cloud):
+def test_every_page_is_read(cloud) -> None:
     """A region's list has pages of 100: of one job more, all are found, each once."""
     store = cloud.store
     store.set_latency("vertex", "job", 90_000)
@@ -62,7 +62,7 @@ def test_every_page_is_read(cloud):
     assert 1 + len(LOCATIONS) == len(store.requests("customJobs.list"))
 
 
-def test_the_official_library_of_another_layer_sees_the_same_job(cloud):
+def test_the_official_library_of_another_layer_sees_the_same_job(cloud) -> None:
     """Google's generated client by itself, on the stand-in: the filter by labels, the states by the
     clock, cancel and delete as documented.
     """
@@ -123,7 +123,7 @@ def test_the_official_library_of_another_layer_sees_the_same_job(cloud):
         assert 400 == refused.value.resp.status
 
 
-def test_a_machine_and_a_gpu_that_do_not_agree_are_refused(cloud):
+def test_a_machine_and_a_gpu_that_do_not_agree_are_refused(cloud) -> None:
     """As at Vertex AI, which wants both: Unsupported, and nothing is made."""
     with pytest.raises(Unsupported):
         cloud.submit(order(candidate("a3-highgpu-8g", "A100", 8)))
@@ -132,7 +132,7 @@ def test_a_machine_and_a_gpu_that_do_not_agree_are_refused(cloud):
     assert [] == list(cloud.find("o1"))
 
 
-def test_flex_start_is_had_at_the_first_moment_at_which_stock_was_there(cloud):
+def test_flex_start_is_had_at_the_first_moment_at_which_stock_was_there(cloud) -> None:
     """Queued without stock; restocked, it runs, whoever asks and whenever; past its wait it ends
     with no capacity.
     """
@@ -151,7 +151,7 @@ def test_flex_start_is_had_at_the_first_moment_at_which_stock_was_there(cloud):
         cloud.poll(other)
 
 
-def test_a_job_takes_no_edits(cloud):
+def test_a_job_takes_no_edits(cloud) -> None:
     """Another generation, another label: refused, and nothing is sent."""
     cloud.store.set_latency("vertex", "job", 90_000)
     ticket = cloud.submit(order(candidate("g2-standard-4", "L4", 1)))

@@ -57,7 +57,7 @@ def state(*clusters, owner="own1"):
 class Played:
     """A stack whose state goes from one to the other at the `up` that does these operations."""
 
-    def __init__(self, before, after=None, operations=None, history=0, fails=()):
+    def __init__(self, before, after=None, operations=None, history=0, fails=()) -> None:
         self.states, self.operations, self.history = (
             [before, after or before],
             operations or {},
@@ -65,7 +65,7 @@ class Played:
         )
         self.fails, self.ups, self.stopped = list(fails), 0, False
 
-    def stop(self):
+    def stop(self) -> None:
         self.stopped = True
 
     def state(self):
@@ -94,7 +94,7 @@ class Played:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
 
 
@@ -128,7 +128,7 @@ NO_FOLDER = "No usable temporary directory found in ['/tmp', '/var/tmp']"
         ),
     ],
 )
-def test_failure_of_this_machine_is_a_failed_round(error, text):
+def test_failure_of_this_machine_is_a_failed_round(error, text) -> None:
     """A full disk ends no watch: the round says what to do, and the next one tries again."""
     stack = Played(state(("train", "running", "a", "2026-01-01T00:00:00Z")), fails=[error])
     watch = Watch(stack, 3, 300.0, lambda: NOW, lambda _seconds: True)
@@ -138,7 +138,7 @@ def test_failure_of_this_machine_is_a_failed_round(error, text):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_log_that_cannot_be_written_is_told_and_ends_no_watch(capsys):
+def test_log_that_cannot_be_written_is_told_and_ends_no_watch(capsys) -> None:
     """The round stands on the screen; `gpus watch --once` then fails."""
     found = played(Played(state(("train", "running", "a", "2026-01-01T00:00:00Z"))))
     assert not RoundLog("/dev/full").write("dev", found)
@@ -151,7 +151,7 @@ def test_log_that_cannot_be_written_is_told_and_ends_no_watch(capsys):
     )
 
 
-def test_nothing_to_do_is_still_written_down():
+def test_nothing_to_do_is_still_written_down() -> None:
     """A round without a change says so, with every cluster as it is."""
     found = played(Played(state(("train", "running", "a", "2026-01-01T00:00:00Z"))))
     assert (found.result, found.text, found.bought) == ("unchanged", "nothing to do", ())
@@ -163,7 +163,9 @@ def test_nothing_to_do_is_still_written_down():
     ("history", "most", "result"),
     [(0, 3, "bought"), (2, 3, "bought"), (3, 3, "capped"), (0, 0, "capped"), (1, 1, "capped")],
 )
-def test_the_cap_is_counted_from_the_backend_where_nothing_else_remembers(history, most, result):
+def test_the_cap_is_counted_from_the_backend_where_nothing_else_remembers(
+    history, most, result
+) -> None:
     """On an empty machine the backend's own history counts."""
     stack = Played(state(), state(("train", "running", "a", "")), {"train": "create"}, history)
     found = played(stack, most)
@@ -171,7 +173,7 @@ def test_the_cap_is_counted_from_the_backend_where_nothing_else_remembers(histor
     assert result != "capped" or f"at most {most} may be: train waits" in found.text
 
 
-def test_launches_in_the_state_count():
+def test_launches_in_the_state_count() -> None:
     """What the state says was launched within the hour counts, whoever did it; what was launched
     before does not.
     """
@@ -183,7 +185,7 @@ def test_launches_in_the_state_count():
     assert played(Played(held, operations={"d": "create"}), 3).bought_last_hour == 2
 
 
-def test_more_lost_at_once_than_the_cap_is_bought_in_one_round():
+def test_more_lost_at_once_than_the_cap_is_bought_in_one_round() -> None:
     """With nothing bought for an hour a round buys all that is missing, so that a large loss does
     not wait for ever.
     """
@@ -196,7 +198,7 @@ def test_more_lost_at_once_than_the_cap_is_bought_in_one_round():
     assert played(stack, 2).bought == names
 
 
-def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew():
+def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew() -> None:
     """Two locked commands, then the round as ever; a lock that outlasts the interval is `busy`, and
     nothing was cancelled.
     """
@@ -208,7 +210,7 @@ def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew():
     assert busy.result == "busy" and "locked by me" in busy.text
 
 
-def test_a_failure_is_a_line_and_the_next_round_comes():
+def test_a_failure_is_a_line_and_the_next_round_comes() -> None:
     """What Pulumi or the plugin said is the round's text and lines."""
     found = played(Played(state(), fails=[Failed(("train: none was acquired", "allow more"))]))
     assert (found.result, found.text, found.lines) == (
@@ -218,7 +220,7 @@ def test_a_failure_is_a_line_and_the_next_round_comes():
     )
 
 
-def test_a_failure_before_pulumi_began_is_told_in_its_words():
+def test_a_failure_before_pulumi_began_is_told_in_its_words() -> None:
     """Where the CLI fails without an event (a wrong passphrase), its own error line is the text,
     not the exit code or a stream's name.
     """
@@ -236,7 +238,7 @@ def test_a_failure_before_pulumi_began_is_told_in_its_words():
     )
 
 
-def test_what_another_run_bought_meanwhile_is_not_this_rounds():
+def test_what_another_run_bought_meanwhile_is_not_this_rounds() -> None:
     """Machines that came while the round waited are not counted as bought by it."""
     stack = Played(state(), state(("train", "running", "a", "")))
     stack.preview = lambda: Run({"train": "create"}, ("train",), ())

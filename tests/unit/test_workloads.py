@@ -54,7 +54,7 @@ from tests.unit.workload_rig import VLLM
         ({"command": "a", "args": {"$(x)": 1}}, "job", "workload.args", "names of letters"),
     ],
 )
-def test_a_wrong_workload_is_told_at_its_path(workload, kind, path, told):
+def test_a_wrong_workload_is_told_at_its_path(workload, kind, path, told) -> None:
     """Every rule of the section names the property and what was wanted."""
     with pytest.raises(SpecError) as caught:
         read_cluster("x", {"gpu": "L4:1", "kind": kind, "workload": workload})
@@ -63,13 +63,13 @@ def test_a_wrong_workload_is_told_at_its_path(workload, kind, path, told):
     assert told in found[path]
 
 
-def test_a_choice_may_change_the_workload_only_where_there_is_one():
+def test_a_choice_may_change_the_workload_only_where_there_is_one() -> None:
     """dtype, command and args of a fallback entry need a workload to change."""
     with pytest.raises(SpecError, match="a workload to change"):
         read_cluster("x", {"gpu": "H100:8", "fallback": [{"gpu": "A100-80GB:8", "dtype": "bf16"}]})
 
 
-def test_job_cost_ranks_only_what_says_how_much_work_it_is():
+def test_job_cost_ranks_only_what_says_how_much_work_it_is() -> None:
     """`rank: job_cost` without workload.train is refused."""
     with pytest.raises(SpecError, match=re.escape("workload.train")):
         read_cluster(
@@ -78,7 +78,7 @@ def test_job_cost_ranks_only_what_says_how_much_work_it_is():
         )
 
 
-def test_local_files_stand_in_the_declaration_as_their_content(tmp_path):
+def test_local_files_stand_in_the_declaration_as_their_content(tmp_path) -> None:
     """A path here becomes the packed content under the path there; a missing file is told by name."""
     (tmp_path / "train.py").write_text("print(1)")
     raw = {
@@ -92,7 +92,7 @@ def test_local_files_stand_in_the_declaration_as_their_content(tmp_path):
         with_files({**raw, "workload": {"command": "x", "files": {"gone.py": "y"}}}, tmp_path)
 
 
-def test_an_edit_of_the_workload_is_no_other_machine():
+def test_an_edit_of_the_workload_is_no_other_machine() -> None:
     """What runs is no part of what a machine is."""
     one = read_cluster("x", {"gpu": "L4", "kind": "job", "workload": {"command": "a"}})
     other = read_cluster("x", {"gpu": "L4", "kind": "job", "workload": {"command": "b"}})
@@ -103,7 +103,7 @@ def test_an_edit_of_the_workload_is_no_other_machine():
     )
 
 
-def test_b37_b39_each_choice_is_judged_for_itself():
+def test_b37_b39_each_choice_is_judged_for_itself() -> None:
     """B37, B39: what can't hold the model is refused with the reason, the fallback as well as the
     first choice.
     """
@@ -112,7 +112,7 @@ def test_b37_b39_each_choice_is_judged_for_itself():
     assert "no fp8" in fit.fit(VLLM, Override(dtype="fp8"), "A100-80GB", 8, 1).why
 
 
-def test_what_is_not_known_is_not_refused():
+def test_what_is_not_known_is_not_refused() -> None:
     """A model that is neither bundled nor a size passes: nothing is refused on a guess."""
     unknown = Workload((Task(launcher="vllm", model="somebody/something"),))
     assert fit.fit(unknown, None, "T4", 1, 1) == fit.Fit()
@@ -148,7 +148,7 @@ def test_what_is_not_known_is_not_refused():
         ("me/procmon:1", "H100", ""),
     ],
 )
-def test_an_images_cuda_is_held_against_the_card(image, gpu, why):
+def test_an_images_cuda_is_held_against_the_card(image, gpu, why) -> None:
     """By the tag's own words: too old for the card, or a release that dropped it; a tag that says
     nothing passes.
     """
@@ -156,7 +156,7 @@ def test_an_images_cuda_is_held_against_the_card(image, gpu, why):
     assert (why in found) if why else not found
 
 
-def test_measured_hours_become_a_jobs_cost():
+def test_measured_hours_become_a_jobs_cost() -> None:
     """Five hours on a T4 are about one on an A100, and eight of those share it."""
     run = Workload((Task(command="train"),), training=Training(hours=5, hours_on="T4"))
     one = fit.fit(run, None, "A100", 1, 1).job_hours
@@ -164,7 +164,7 @@ def test_measured_hours_become_a_jobs_cost():
     assert fit.fit(run, None, "A100", 8, 1).job_hours == pytest.approx(one / 8)
 
 
-def test_model_that_nothing_puts_on_the_machine_is_told_in_the_plan():
+def test_model_that_nothing_puts_on_the_machine_is_told_in_the_plan() -> None:
     """A line, no refusal: a disk image may hold it."""
     task = Task(launcher="vllm", model="/models/x", port=9)
     told, _ = fit.unchecked(Workload((task,)))
@@ -215,7 +215,9 @@ def test_model_that_nothing_puts_on_the_machine_is_told_in_the_plan():
         ),
     ],
 )
-def test_what_no_start_up_script_could_do_is_refused_before_anything_is_bought(declared, path):
+def test_what_no_start_up_script_could_do_is_refused_before_anything_is_bought(
+    declared, path
+) -> None:
     """A line that holds no line, a number that is none, a path that climbs, and machines that could
     not be told what they wait for: each is named.
     """
@@ -224,7 +226,7 @@ def test_what_no_start_up_script_could_do_is_refused_before_anything_is_bought(d
     assert path in {problem.path for problem in told.value.problems}
 
 
-def test_a_gpu_is_pinned_to_one_of_several_services():
+def test_a_gpu_is_pinned_to_one_of_several_services() -> None:
     """Two services on one GPU are refused, by the number of the GPU."""
     both = [
         {"name": name, "command": "x", "port": port, "gpus": [0]}

@@ -72,7 +72,7 @@ def read(word):
 
 
 @pytest.mark.skipif(shutil.which("pulumi") is None, reason="needs the pulumi command")
-def test_each_word_means_what_pulumi_makes_of_it(tmp_path):
+def test_each_word_means_what_pulumi_makes_of_it(tmp_path) -> None:
     """C15: the whole table through Pulumi's own command line; and each scalar as the text that a
     program is given.
     """
@@ -111,7 +111,7 @@ def test_each_word_means_what_pulumi_makes_of_it(tmp_path):
 
 
 @pytest.mark.parametrize("word", REFUSED)
-def test_what_pulumi_would_change_or_refuse_is_refused_with_its_line(word):
+def test_what_pulumi_would_change_or_refuse_is_refused_with_its_line(word) -> None:
     """A date becomes another text there, an infinity stops it, a tag changes a type."""
     with pytest.raises(ValueError) as caught:
         read(word)
@@ -152,7 +152,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_file_that_attacks_is_one_message_at_once(tmp_path, monkeypatch, name):
+def test_a_file_that_attacks_is_one_message_at_once(tmp_path, monkeypatch, name) -> None:
     """No nest, bomb or size costs more than a moment, in the stack's file or the project's."""
     for file in ("Pulumi.x.yaml", "Pulumi.yaml"):
         (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
@@ -175,7 +175,7 @@ def test_a_file_that_attacks_is_one_message_at_once(tmp_path, monkeypatch, name)
 @pytest.mark.parametrize(
     "kind", ["pipe", "device", "folder", "link to a device", "unreadable bytes"]
 )
-def test_a_stack_file_that_is_no_plain_file_is_refused_at_once(tmp_path, monkeypatch, kind):
+def test_a_stack_file_that_is_no_plain_file_is_refused_at_once(tmp_path, monkeypatch, kind) -> None:
     """Nothing is waited for, and nothing without an end is read."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     file = tmp_path / "Pulumi.x.yaml"
@@ -194,7 +194,7 @@ def test_a_stack_file_that_is_no_plain_file_is_refused_at_once(tmp_path, monkeyp
         yaml_file.mapping(file)
 
 
-def test_the_settings_of_a_stack_are_the_texts_that_pulumi_gives(tmp_path, monkeypatch):
+def test_the_settings_of_a_stack_are_the_texts_that_pulumi_gives(tmp_path, monkeypatch) -> None:
     """A truth value and a number reach a provider as under `pulumi up`."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (tmp_path / "Pulumi.x.yaml").write_text(
