@@ -16,11 +16,11 @@ import time
 
 import pytest
 
-from providers.engine.desired import ClusterSpec
 from providers.adhoc import rentals
 from providers.adhoc.sync import Machine, portal
 from providers.catalog.table import table
 from providers.engine import operations
+from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.fake_adapter import FakeCloud

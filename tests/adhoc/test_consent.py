@@ -2,8 +2,8 @@
 
 import pytest
 
-from providers.cli import main
 from providers.adhoc import consent, provision
+from providers.cli import main
 from providers.engine.market import planning
 from providers.errors import GpusError
 

@@ -13,9 +13,7 @@ from providers import errors
 from providers.adapters.base import Limits
 from providers.adhoc import stack_clusters
 from providers.adhoc.sync import Machine, portal
-from providers.engine.readiness import access
-from providers.engine import keys
-from providers.engine import operations
+from providers.engine import keys, operations
 
 
 def key_folder():

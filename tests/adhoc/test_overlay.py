@@ -12,13 +12,14 @@ import sys
 import pytest
 import yaml
 
-from providers.cli import main
-from providers.rehearsal.store import open_store
-from providers.adhoc import access, rentals, trial as overlay
+from providers.adhoc import access, rentals
+from providers.adhoc import trial as overlay
 from providers.adhoc.sync import Machine, portal
+from providers.cli import main
+from providers.cli.rehearse_state import state
 from providers.errors import SpecError
 from providers.model.workload import packed
-from providers.cli.rehearse_state import state
+from providers.rehearsal.store import open_store
 from tests.adhoc.servers import free_port
 
 JOB = {
@@ -411,6 +412,7 @@ def test_a_login_has_the_secrets_of_its_container(tmp_path) -> None:
     )
     done = subprocess.run(
         ["bash", "-c", text],
+        check=False,
         env={"PATH": "/usr/bin:/bin", "B": "mine"},
         capture_output=True,
         text=True,
@@ -424,6 +426,7 @@ def test_following_ends_where_nothing_ever_began(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(overlay, "as_root", lambda text: text)
     done = subprocess.run(
         ["sh", "-c", overlay.following("abc", ("succeeded",))],
+        check=False,
         env={"GPUS_ROOT": str(tmp_path), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,

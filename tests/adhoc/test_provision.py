@@ -175,7 +175,7 @@ def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path) -> None:
         found = [asyncio.run(probe(node, ordered)) for _ in range(3)]
         assert all(words in str(look) for look in found), found
     other = asyncio.run(probe(node._replace(name="n2"), ordered))
-    assert "" == other.stage
+    assert other.stage == ""
 
 
 @pytest.mark.parametrize("kind", ["port-closed", "no-driver"])
@@ -380,8 +380,8 @@ def test_only_machines_that_take_commands_are_asked_for() -> None:
     wanted = f"{rows[0].gpu_type}:{rows[0].gpu_count:g}"
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
     plan = collect.market(world, ask).plan(ask)
-    assert ["gcp", "aws"] == [candidate.provider for candidate in plan.candidates]
-    assert {"reach": 1} == plan.rejected_by_rule
+    assert [candidate.provider for candidate in plan.candidates] == ["gcp", "aws"]
+    assert plan.rejected_by_rule == {"reach": 1}
     with pytest.raises(errors.SpecError, match="take commands from here: aws, gcp"):
         rentals.reachable(world, read_cluster("x", {"gpu": wanted, "providers": ["modal"]}))
     world.close()
@@ -392,11 +392,11 @@ def test_only_machines_that_take_commands_are_asked_for() -> None:
         offers=table(rows),
     )
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}))
-    assert ["modal", "gcp", "aws"] == [
+    assert [
         candidate.provider for candidate in collect.market(world, ask).plan(ask).candidates
-    ]
+    ] == ["modal", "gcp", "aws"]
     ask = rentals.reachable(world, read_cluster("x", {"gpu": wanted}), own_key=True)
-    assert ["gcp", "aws"] == [
+    assert [
         candidate.provider for candidate in collect.market(world, ask).plan(ask).candidates
-    ]
+    ] == ["gcp", "aws"]
     world.close()

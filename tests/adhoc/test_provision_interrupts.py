@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Never
 
 import pytest
 
@@ -17,7 +18,6 @@ from providers.adhoc import access, provision, sync
 from providers.cli import main
 from providers.rehearsal.store import open_store
 from tests.adhoc.provision_rig import machines, own_home, python  # noqa: F401
-from typing import Never
 
 
 def until(condition, seconds=120):
@@ -184,7 +184,7 @@ def test_ctrl_c_while_acquiring_releases() -> None:
 
 @pytest.mark.parametrize("when", ["inside", "acquiring"])
 def test_a_killed_process_is_found_and_released_from_another(when, capfd) -> None:
-    """kill -9, in the block or while it acquires: `gpus ps` in another process shows it as
+    """Kill -9, in the block or while it acquires: `gpus ps` in another process shows it as
     nobody's, and `gpus release` ends it.
     """
     if when == "acquiring":

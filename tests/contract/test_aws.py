@@ -2,8 +2,8 @@
 
 import pytest
 
-from providers.adapters.aws import MANIFEST, errors, error_codes
-from providers.rehearsal.clouds.aws import console, things, capacity_calls
+from providers.adapters.aws import MANIFEST, error_codes, errors
+from providers.rehearsal.clouds.aws import capacity_calls, console
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
 from providers.testing.contract import Harness, cases
 

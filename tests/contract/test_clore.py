@@ -3,14 +3,14 @@
 import pytest
 
 from providers.adapters.clore import MANIFEST, errors
+from providers.errors import InsufficientFunds
 from providers.rehearsal.clouds.clore import console, server
 from providers.rehearsal.clouds.clore.state import State
-from providers.errors import InsufficientFunds
 from providers.testing.contract import Harness, cases
 
 
 def raise_price(store, candidate) -> None:
-    prices = {coin: 1e9 for coin in ("bitcoin", "CLORE-Blockchain", "USD-Blockchain")}
+    prices = dict.fromkeys(("bitcoin", "CLORE-Blockchain", "USD-Blockchain"), 1000000000.0)
     State(store).change(
         int(candidate.machine_type.removeprefix("server-")), price={"on_demand": prices}
     )

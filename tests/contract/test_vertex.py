@@ -8,10 +8,10 @@ import pytest
 
 from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import MANIFEST, adapter, errors
-from providers.rehearsal.clouds.vertex import console
 from providers.model.machine import Setup
-from providers.testing.harness import StandIn
+from providers.rehearsal.clouds.vertex import console
 from providers.testing.contract import Harness, cases
+from providers.testing.harness import StandIn
 
 
 def provoke(code):

@@ -9,7 +9,8 @@ this state and the folder of `GPUS_HOME` remain.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Mapping, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf import empty_pb2
@@ -67,7 +68,7 @@ class Plugin:
             None if severity == "progress" else self.said.append(f"{severity}: {text}")
         )
 
-    async def __aenter__(self) -> "Plugin":
+    async def __aenter__(self) -> Plugin:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         provider_pb2_grpc.add_ResourceProviderServicer_to_server(self.servicer, self._server)
         port = self._server.add_insecure_port("127.0.0.1:0")
@@ -205,7 +206,7 @@ class Engine:
 
     # Parts of them
 
-    def _process(self) -> "_Process":
+    def _process(self) -> _Process:
         return _Process(self)
 
     async def _refresh(self, plugin: Plugin) -> None:

@@ -16,9 +16,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any
 
 from tests.crash.kills_cli import POLL_S, Clone, Run, asleep, awake, kill
 from tests.crash.kills_moments import (

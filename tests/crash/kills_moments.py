@@ -8,8 +8,9 @@ stand-in holds. Never a time after the start.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Callable, Mapping, NamedTuple
+from typing import NamedTuple
 
 from providers.rehearsal.store import Store
 from tests.crash.kills_cli import Clone

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from tests.crash.kills_cli import STACK
 from tests.crash.kills_moments import MOMENTS

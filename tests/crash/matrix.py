@@ -15,12 +15,12 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Sequence
 
 from pebble import ProcessPool
 

@@ -15,9 +15,10 @@ import shlex
 import sqlite3
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Iterable, Mapping, NamedTuple
+from typing import NamedTuple
 
 CLOUDS = ("gcp", "aws", "modal", "clore")
 FOREVER = 1e15

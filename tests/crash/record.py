@@ -42,6 +42,7 @@ def serve() -> int:
 
     def make(engine: str):
         from google.protobuf.json_format import MessageToDict
+
         from providers.plugin.servicer import Servicer
 
         def recorded(name, method):

@@ -14,8 +14,9 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, NamedTuple
 
 from tests.crash import wire
 from tests.crash.calls import recorded
@@ -204,7 +205,7 @@ def points(seed: int) -> list[Point]:
     with two by chance. The same for a seed, always.
     """
     found = recorded()
-    from tests.crash.wire import GONE, KINDS, REPLIES, STOP, Hit
+    from tests.crash.wire import KINDS, REPLIES, Hit
 
     out: list[Point] = []
     for cloud in CLOUDS:

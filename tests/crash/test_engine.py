@@ -53,9 +53,9 @@ class Run:
 
 @pytest.fixture
 def experiment(tmp_path, monkeypatch):
+    from providers.engine.runtime.clock import RehearsalClock
     from providers.rehearsal import start
     from providers.rehearsal.store import open_store
-    from providers.engine.runtime.clock import RehearsalClock
 
     async def jump(self, seconds) -> None:
         await asyncio.sleep(0)

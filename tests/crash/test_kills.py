@@ -4,9 +4,9 @@ points for every run of the tests.
 
 import pytest
 
-from tests.crash.kills_steps import ASLEEP, BESIDES, CREATING, STEPS, TWISTS, WHO
 from tests.crash.kills import points, run
 from tests.crash.kills_moments import MOMENTS
+from tests.crash.kills_steps import ASLEEP, BESIDES, CREATING, STEPS, TWISTS, WHO
 from tests.crash.point import CLOUDS, Point
 
 

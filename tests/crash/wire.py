@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from providers.rehearsal.scenario import NODE_LOOK, Fault
 from providers.rehearsal.store import Store
@@ -173,8 +174,8 @@ def attach(wire: Wire) -> None:
 
 def _patience(seconds: float) -> None:
     """How long a call of Modal's client may take, its own tries included."""
-    import providers.adapters.modal.apps as apps
     import providers.adapters.modal.client as modal
+    from providers.adapters.modal import apps
 
     modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = (
         seconds

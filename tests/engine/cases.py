@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from providers.engine.desired import ClusterSpec
 from providers.catalog.table import table
-from providers.engine import operations
+from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup

@@ -1,15 +1,16 @@
 """The walk: order, error classes, what each blocks, waits, and never two machines."""
 
+from typing import Never
+
 import pytest
 
-from providers.engine.record import ClusterRecord
 from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
+from providers.engine.record import ClusterRecord
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import ask, offer, run, wanted
-from typing import Never
 
 
 def no_capacity(zone, provider="alpha", **more):

@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from providers import errors
-from providers.rehearsal.store import open_store
+from providers.cli.rehearse_state import state
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
+from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
-from providers.cli.rehearse_state import state
 
 BUYS = {
     "gcp": "*nstances.*nsert",
@@ -97,10 +97,10 @@ def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider) -
     other = "aws" if provider == "gcp" else "gcp"
     held = days.create(provider, other)
     first, *_, last = held.attempts
-    assert ("BadCredentials", "acquired") == (first.outcome, last.outcome)
+    assert (first.outcome, last.outcome) == ("BadCredentials", "acquired")
     assert (other, 1) == (held.provider, len(machines()))
     assert is_a_line(first.message) and todo in first.message
-    assert 1 == sum(attempt.provider == provider for attempt in held.attempts)
+    assert sum(attempt.provider == provider for attempt in held.attempts) == 1
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_clock_that_is_wrong_is_named(days, code, hint) -> None:
     """AWS refuses what a wrong clock signed: the line says to look at the clock."""
     days.fault("aws", BUYS["aws"], "http", status=403, reason=code)
     held = days.create("aws", "gcp")
-    assert "gcp" == held.provider and hint in held.attempts[0].message
+    assert held.provider == "gcp" and hint in held.attempts[0].message
 
 
 def test_a_google_token_that_a_wrong_clock_signed_names_the_clock() -> None:
@@ -157,7 +157,7 @@ def test_b29_a_look_that_fails_is_never_gone(days, provider, which) -> None:
     seen = asyncio.run(operations.read(days.world, held))
     assert seen is not None and (seen.handles, seen.status) == (held.handles, "running")
     said = [text for severity, text in days.lines if severity == "warning"]
-    assert said and all(is_a_line(text) for text in said) and 1 == len(machines())
+    assert said and all(is_a_line(text) for text in said) and len(machines()) == 1
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "html"])
@@ -215,6 +215,7 @@ def gpus(*words, home, **more):
     )
     return subprocess.run(
         [sys.executable, "-m", "providers.cli", *words],
+        check=False,
         env=env,
         capture_output=True,
         text=True,
@@ -228,7 +229,7 @@ def test_proxy_variables_do_not_disturb_a_rehearsal(tmp_path, proxy) -> None:
     this process.
     """
     done = gpus("check", home=tmp_path, **dict.fromkeys(PROXIES, proxy))
-    assert 0 == done.returncode and "Traceback" not in done.stderr
+    assert done.returncode == 0 and "Traceback" not in done.stderr
     assert {"aws", "clore", "gcp", "modal", "vertex"} == {
         line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] == ["ok"]
     }
@@ -282,7 +283,7 @@ def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_prov
     keys = live_keys(tmp_path)
     done = gpus("check", "--world", "live", home=tmp_path, **keys, **dict.fromkeys(PROXIES, proxy))
     said = done.stdout + done.stderr
-    assert 1 == done.returncode and "Traceback" not in said
+    assert done.returncode == 1 and "Traceback" not in said
     told = {
         line.split()[0]
         for line in done.stdout.splitlines()

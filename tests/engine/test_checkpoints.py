@@ -12,14 +12,14 @@ import time
 
 import pytest
 
-from providers.rehearsal.store import open_store
+from providers.adapters import registry
+from providers.cli import rehearse
 from providers.engine import operations, validate
 from providers.engine.market import planning
-from providers.adapters import registry
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import packed
-from providers.cli import rehearse
+from providers.rehearsal.store import open_store
 from tests.engine.test_workloads import CLOUDS, rig  # noqa: F401
 from tests.unit.workload_rig import machine  # noqa: F401
 
@@ -167,9 +167,9 @@ def bucket(machine, tool="gcloud"):
     program = machine.bin / tool
     program.write_text(
         '#!/bin/bash\nat() { case "$1" in gs://b-b*) printf %s '
-        + f"{folder}"
-        + '"${1#gs://b-b}" ;; *) printf %s "$1" ;; esac; }\necho "$@" >>'
-        + f"{machine.folder}/asked\n"
+        f"{folder}"
+        '"${1#gs://b-b}" ;; *) printf %s "$1" ;; esac; }\necho "$@" >>'
+        f"{machine.folder}/asked\n"
         f'[ ! -e {machine.folder}/broken ] || {{ echo "403 Forbidden" >&2; exit 1; }}\n'
         'case "$3" in\n'
         '  ls) ls "$(at "$4")" ;;\n'

@@ -2,9 +2,10 @@
 all.
 """
 
+from typing import Never
+
 import pytest
 
-from providers.engine.desired import ClusterSpec
 from providers import errors
 from providers.adapters.base import Manifest
 from providers.adapters.clore import CAPABILITIES, MANIFEST
@@ -13,20 +14,20 @@ from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
-from providers.rehearsal.clouds.clore import KEY
-from providers.rehearsal.clouds.clore.server import start
-from providers.rehearsal.clouds.clore.state import State
-from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine import operations
+from providers.engine.desired import ClusterSpec
 from providers.engine.market import collect
 from providers.engine.record import ClusterRecord
 from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
+from providers.rehearsal.clouds.clore import KEY
+from providers.rehearsal.clouds.clore.server import start
+from providers.rehearsal.clouds.clore.state import State
+from providers.rehearsal.store import Store
 from providers.testing.clock import JumpingClock
 from tests.engine.cases import run
-from typing import Never
 
 ON_DEMAND_THEN_SPOT = (Capacity("on-demand"), Capacity("spot"))
 
@@ -103,28 +104,28 @@ def test_the_cheapest_fit_host_is_rented_and_released(market) -> None:
     """On demand first, the cheapest host that passes the filters; delete leaves nothing."""
     world = market.world()
     held = run(operations.create(world, wanted(), "g1"))
-    assert ("running", "server-71002", "RTX-4090", 2, "on-demand", 490_000) == (
+    assert (
         held.status,
         held.machine_type,
         held.gpu_type,
         held.gpu_count,
         held.capacity,
         held.micro_usd,
-    )
+    ) == ("running", "server-71002", "RTX-4090", 2, "on-demand", 490_000)
     assert dict(held.machines[0].ports)[22]
     assert held == ClusterRecord.from_dict(held.to_dict())
     assert held.status == run(operations.read(world, held)).status
     run(operations.delete(world, held))
-    assert [] == market.alive
+    assert market.alive == []
 
 
 def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market) -> None:
     """Every on-demand host is taken meanwhile: the walk ends on a spot bid."""
     market.store.set_stock("clore", "", "", "on-demand", 0)
     held = run(operations.create(market.world(), wanted(cap=600_000), "g1"))
-    assert ("spot", "server-71002") == (held.capacity, held.machine_type)
+    assert (held.capacity, held.machine_type) == ("spot", "server-71002")
     assert {"OfferGone"} == {attempt.outcome for attempt in held.attempts[:-1]}
-    assert 1 == len(market.alive)
+    assert len(market.alive) == 1
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault) -> None:
     """The engine looks the order up by its token and goes on with it: one POST, one order."""
     market.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
     held = run(operations.create(market.world(), wanted(), "g1"))
-    assert "running" == held.status
+    assert held.status == "running"
     assert 1 == len(market.posts) == len(market.alive)
     assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
 
@@ -148,9 +149,9 @@ def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market
     """Code 1 and no order within its time: certain, and the next server is tried."""
     market.store.add_fault("clore", "create_order", "http", 1, status=500)
     held = run(operations.create(market.world(), wanted(), "g1"))
-    assert "running" == held.status
-    assert 2 == len(market.posts)
-    assert 1 == len(market.alive)
+    assert held.status == "running"
+    assert len(market.posts) == 2
+    assert len(market.alive) == 1
 
 
 def ordered(world):
@@ -172,7 +173,7 @@ def test_b25_code_zero_without_an_id_is_found_by_its_server(market) -> None:
     """
     market.store.add_fault("clore", "create_order", "slow", 1, lag_s=45)
     held = run(operations.create(market.world(), wanted(), "g1"))
-    assert ("running", 1, 1) == (held.status, len(market.posts), len(market.alive))
+    assert (held.status, len(market.posts), len(market.alive)) == ("running", 1, 1)
     assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
 
 
@@ -184,10 +185,10 @@ def test_b25_a_server_that_was_taken_is_followed_by_the_next(market) -> None:
     world = market.world()
     servers = ordered(world)
     held = run(operations.create(world, wanted(), "g1"))
-    assert "running" == held.status and 1 == len(market.alive)
-    assert 2 == len(servers) and servers[0][0] != servers[1][0]
+    assert held.status == "running" and len(market.alive) == 1
+    assert len(servers) == 2 and servers[0][0] != servers[1][0]
     assert (
-        "OfferGone" == held.attempts[0].outcome
+        held.attempts[0].outcome == "OfferGone"
         and "server-already-rented" in held.attempts[0].message
     )
 
@@ -202,7 +203,7 @@ def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market) -> None
     world = market.world()
     servers = ordered(world)
     held = run(operations.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
-    assert "PriceRose" == held.attempts[0].outcome and "99.0" in held.attempts[0].message
+    assert held.attempts[0].outcome == "PriceRose" and "99.0" in held.attempts[0].message
     assert (
         held.micro_usd <= 600_000
         and all(bid < 99.0 for _, bid in servers)
@@ -219,8 +220,8 @@ def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault) -> Non
     world, begun = market.world(), market.clock.now()
     servers = ordered(world)
     held = run(operations.create(world, wanted(), "g1"))
-    assert ("running", 1) == (held.status, len(market.alive))
-    assert 3 == len(servers) and 1 == len(set(servers))
+    assert (held.status, len(market.alive)) == ("running", 1)
+    assert len(servers) == 3 and len(set(servers)) == 1
     assert market.clock.now() - begun >= 10
 
 
@@ -233,7 +234,7 @@ def test_b25_over_the_rate_for_good_tries_no_other_server(market) -> None:
     servers = ordered(world)
     with pytest.raises(errors.GpusError, match="more than one call a second"):
         run(operations.create(world, wanted(), "g1"))
-    assert 1 == len(set(servers)) and [] == market.alive
+    assert len(set(servers)) == 1 and market.alive == []
 
 
 def test_an_order_that_stays_unknown_blocks_further_buying(market) -> None:
@@ -252,11 +253,11 @@ def test_an_order_that_stays_unknown_blocks_further_buying(market) -> None:
 
     client.create_order = create
     held = run(operations.create(world, wanted(), "g1"))
-    assert "unsettled" == held.status
-    assert 1 == len(market.posts)
+    assert held.status == "unsettled"
+    assert len(market.posts) == 1
     market.store.clear_faults()
     held = run(operations.update(market.world(), held, wanted()))
-    assert "running" == held.status
+    assert held.status == "running"
     assert 1 == len(market.posts) == len(market.alive)
 
 
@@ -264,8 +265,8 @@ def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market) -> N
     """Past the start deadline the order is ended before another is bought."""
     market.store.add_fault("clore", "create_order", "slow", 1, seconds=1e6)
     held = run(operations.create(market.world(), wanted(), "g1"))
-    assert ("running", 1, 2) == (held.status, len(market.alive), len(market.posts))
-    assert "HalfMade" == held.attempts[0].outcome
+    assert (held.status, len(market.alive), len(market.posts)) == ("running", 1, 2)
+    assert held.attempts[0].outcome == "HalfMade"
 
 
 @pytest.mark.parametrize(
@@ -323,17 +324,20 @@ def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market) -
     held = run(operations.create(world, want, "g1"))
     market.state.bid(71002, "USD-Blockchain", 30.0)
     seen = run(operations.read(world, held))
-    assert ("preempted", "outbid, or ended by the host") == (seen.status, seen.detail) or (
+    assert (seen.status, seen.detail) == ("preempted", "outbid, or ended by the host") or (
+        seen.status,
+        seen.detail,
+    ) == (
         "preempted",
         "outbid",
-    ) == (seen.status, seen.detail)
+    )
     (block,) = world.journal.blocks("rehearsal")
-    assert ("server-71002", "spot") == (block.scope.machine_type, block.scope.capacity)
+    assert (block.scope.machine_type, block.scope.capacity) == ("server-71002", "spot")
     after = run(operations.update(world, seen, want))
     assert (
-        "running" == after.status
-        and "server-71002" != after.machine_type
-        and 1 == len(market.alive)
+        after.status == "running"
+        and after.machine_type != "server-71002"
+        and len(market.alive) == 1
     )
 
 
@@ -343,8 +347,8 @@ def test_b29_an_expired_rental_is_ended_and_not_rented_again(market) -> None:
     held = run(operations.create(world, want, "g1"))
     market.clock.advance(market.alive[0].mrl * 3_600 + 60)
     seen = run(operations.read(world, held))
-    assert "ended" == seen.status and "longest rental" in seen.detail
-    assert "ended" == run(operations.update(world, seen, want)).status and [] == market.alive
+    assert seen.status == "ended" and "longest rental" in seen.detail
+    assert run(operations.update(world, seen, want)).status == "ended" and market.alive == []
 
 
 def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market) -> None:
@@ -355,7 +359,7 @@ def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market) ->
     held = run(operations.create(world, wanted(), "g1"))
     market.store.add_fault("clore", "my_orders", "unavailable", None)
     seen = run(operations.read(world, held))
-    assert "running" == seen.status and seen.detail.startswith("unreachable")
+    assert seen.status == "running" and seen.detail.startswith("unreachable")
 
 
 def test_settling_an_owner_ends_every_order_of_it(market) -> None:
@@ -365,9 +369,9 @@ def test_settling_an_owner_ends_every_order_of_it(market) -> None:
     run(operations.create(world, wanted(name="two"), "g2"))
     other = ClusterSpec("else", "three", wanted().ask, Setup(), "f1")
     run(operations.create(world, other, "g3"))
-    assert 3 == len(market.alive)
+    assert len(market.alive) == 3
     run(operations.settle(world, "own"))
-    assert 1 == len(market.alive)
+    assert len(market.alive) == 1
 
 
 @pytest.mark.parametrize("up_already", [False, True])

@@ -18,7 +18,7 @@ from tests.engine.test_clore import (
 def test_the_spec_s_filters_decide_at_the_order(market) -> None:
     """options.clore of the declaration refuse hosts that the plan still showed."""
     held = run(operations.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
-    assert "server-71001" == held.machine_type
+    assert held.machine_type == "server-71001"
 
 
 def test_the_spec_s_filters_decide_in_the_plan(market) -> None:
@@ -88,7 +88,7 @@ def test_without_a_key_the_market_is_shown_and_refused(market) -> None:
     """A live market is listed; its rows are refused as not configured."""
     world = market.world("wanted an API key", name="live")
     plan = collect.market(world).plan(wanted().ask)
-    assert () == plan.candidates
+    assert plan.candidates == ()
     assert plan.rejected_by_rule["configured"]
     assert not plan.warnings
 
@@ -100,13 +100,13 @@ def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(mar
     for number in (71001, 71002):
         market.state.change(number, allowed_coins=["bitcoin"])
     held = run(operations.create(market.world(), wanted(), "g1"))
-    assert ("running", "server-71003") == (held.status, held.machine_type)
-    assert ["InsufficientFunds", "acquired"] == [attempt.outcome for attempt in held.attempts]
+    assert (held.status, held.machine_type) == ("running", "server-71003")
+    assert [attempt.outcome for attempt in held.attempts] == ["InsufficientFunds", "acquired"]
     assert (
         "bitcoin a day, found 2000 CLORE-Blockchain, 500 USD-Blockchain, 0 bitcoin in the wallet"
         in held.attempts[0].message
     )
-    assert 1 == len(market.posts)
+    assert len(market.posts) == 1
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, 
     """
     market.state.set_wallet(empty, 0)
     held = run(operations.create(market.world(), wanted(), "g1"))
-    assert ("server-71002", 1) == (held.machine_type, len(held.attempts))
+    assert (held.machine_type, len(held.attempts)) == ("server-71002", 1)
     assert [paid] == [made.coin for made in market.alive]
 
 
@@ -153,8 +153,8 @@ def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(mar
     )
     servers = ordered(world := market.world())
     held = run(operations.create(world, wanted(), "g1"))
-    assert ("running", "server-71003") == (held.status, held.machine_type)
-    assert [71002, 71003] == [number for number, _ in servers]
+    assert (held.status, held.machine_type) == ("running", "server-71003")
+    assert [number for number, _ in servers] == [71002, 71003]
 
 
 @pytest.fixture
@@ -178,13 +178,13 @@ def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_
     odd_host(price={"on_demand": {"USD-Blockchain": "1e5000"}, "spot": {}})
     world = market.world()
     plan = collect.market(world, wanted().ask).plan(wanted().ask)
-    assert [
+    assert [line for line in plan.warnings if "cannot be read" in line] == [
         "clore: 1 listing left out that cannot be read: server 71001: its"
         " price.on_demand.USD-Blockchain cannot be 1e5000"
-    ] == [line for line in plan.warnings if "cannot be read" in line]
+    ]
     held = run(operations.create(world, wanted(), "g1"))
-    assert "server-71002" == held.machine_type
-    assert 1 == len(market.posts)
+    assert held.machine_type == "server-71002"
+    assert len(market.posts) == 1
 
 
 def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch) -> None:
@@ -194,5 +194,5 @@ def test_nothing_is_bought_by_a_plan_that_cannot_be_shown(market, monkeypatch) -
     monkeypatch.setattr("providers.planner.render.as_text", lambda *_, **__: 1 / 0)
     with pytest.raises(errors.GpusError, match="wanted a plan to show before anything is bought"):
         run(operations.create(market.world(), wanted(), "g1"))
-    assert [] == list(market.posts)
-    assert [] == market.alive
+    assert list(market.posts) == []
+    assert market.alive == []

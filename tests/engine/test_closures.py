@@ -6,8 +6,8 @@ import pytest
 
 from providers import errors
 from providers.catalog.table import table
-from providers.engine.market import closed_places
 from providers.engine import operations
+from providers.engine.market import closed_places
 from providers.engine.market.collect import market
 from providers.model.place import Scope
 from tests.engine.cases import Lab, ask, offer, run, wanted

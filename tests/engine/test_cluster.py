@@ -5,8 +5,7 @@ that deleted means gone.
 import pytest
 
 from providers import errors
-from providers.engine import operations
-from providers.engine import record
+from providers.engine import operations, record
 from providers.model.machine import Handle, Node, Setup
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, run, wanted
@@ -282,14 +281,14 @@ def test_update_edits_in_place_what_the_adapter_can(lab) -> None:
 def test_the_record_keeps_the_disk_that_was_bought(lab) -> None:
     """Another size declared since shrinks no disk, so the record says what the machine has."""
     world, held = made(lab, wanted(setup=Setup(disk_gib=200)))
-    assert "200" == dict(held.applied)["disk_gib"]
+    assert dict(held.applied)["disk_gib"] == "200"
     for size in (100, None):
         held = run(
             operations.update(
                 world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))
             )
         )
-        assert "200" == dict(held.applied)["disk_gib"]
+        assert dict(held.applied)["disk_gib"] == "200"
     assert lab.creates == 1
 
 

@@ -215,7 +215,7 @@ def test_preview_has_words_for_each_condition_that_a_record_shows() -> None:
             given = record(2, kind, str(status), micro_usd=now, detail="1 of 2 machines are left")
             case = PreviewCase(given, new, policy)
             for text in (step.preview(case), step.replaced(case)):
-                assert text and "alpha" in text or "`run`" in text or "beside the rest" in text
+                assert (text and "alpha" in text) or "`run`" in text or "beside the rest" in text
 
 
 @pytest.mark.parametrize("stops", [True, False])

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from providers.rehearsal.store import open_store
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
@@ -15,6 +14,7 @@ from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.offer import Offer
 from providers.model.spec import Cluster
+from providers.rehearsal.store import open_store
 
 GCP = [
     Offer(
@@ -106,7 +106,7 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk) -> None:
     w = walk()
     w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
     held = w.create()
-    assert ("aws", "use1-az1", "p5.48xlarge", "H100", 8, "running", ()) == (
+    assert (
         *(
             held.provider,
             held.zone,
@@ -116,14 +116,15 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk) -> None:
             held.status,
             held.reasons,
         ),
-    )
-    assert 55_040_000 == held.micro_usd and ["gcp", "aws"] == [
-        attempt.provider for attempt in held.attempts
+    ) == ("aws", "use1-az1", "p5.48xlarge", "H100", 8, "running", ())
+    assert held.micro_usd == 55_040_000 and [attempt.provider for attempt in held.attempts] == [
+        "gcp",
+        "aws",
     ]
     assert 1 == w.calls("ec2.CreateFleet") == w.calls("regionInstances.bulkInsert")
-    assert "running" == w.run(operations.read(w.world, held)).status
+    assert w.run(operations.read(w.world, held)).status == "running"
     w.run(operations.delete(w.world, held))
-    assert [] == machines() and () == w.run(operations.settle(w.world, "own1"))
+    assert machines() == [] and w.run(operations.settle(w.world, "own1")) == ()
     assert w.calls("ec2.DeleteSecurityGroup") and w.calls("ec2.CreateLaunchTemplate") == w.calls(
         "ec2.DeleteLaunchTemplate"
     )
@@ -136,11 +137,11 @@ def test_b21_a_vcpu_limit_costs_one_call_a_region(walk) -> None:
     w = walk(regions=("us-east-1", "us-east-2"))
     w.store.set_quota("aws", "us-east-1", "L-417A185B", 0)
     held = w.create()
-    assert ("us-east-2", 2) == (held.region, w.calls("ec2.CreateFleet"))
-    assert ("QuotaExceeded", "VcpuLimitExceeded") == (
+    assert (held.region, w.calls("ec2.CreateFleet")) == ("us-east-2", 2)
+    assert (
         held.attempts[0].outcome,
         held.attempts[0].code,
-    )
+    ) == ("QuotaExceeded", "VcpuLimitExceeded")
 
 
 def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk) -> None:
@@ -150,7 +151,7 @@ def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk) -> No
     w = walk(regions=("us-east-1",))
     w.store.add_fault("aws", "ec2.CreateFleet", "reply-lost")
     held = w.create()
-    assert ("running", 1, 1) == (held.status, w.calls("ec2.CreateFleet"), len(machines()))
+    assert (held.status, w.calls("ec2.CreateFleet"), len(machines())) == ("running", 1, 1)
 
 
 def test_b29_a_preempted_machine_is_placed_anew(walk) -> None:
@@ -161,11 +162,11 @@ def test_b29_a_preempted_machine_is_placed_anew(walk) -> None:
 
     w = walk(spot="only", regions=("us-east-1",))
     held = w.create()
-    assert ("spot", "use1-az1") == (held.capacity, held.zone)
-    assert 1 == console.preempt(w.store, held.machines[0].name)
+    assert (held.capacity, held.zone) == ("spot", "use1-az1")
+    assert console.preempt(w.store, held.machines[0].name) == 1
     assert w.run(operations.read(w.world, held)) is None
     again = w.create("gen2")
-    assert "use1-az2" == again.zone and 1 == len(machines())
+    assert again.zone == "use1-az2" and len(machines()) == 1
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
@@ -184,9 +185,9 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
     )
     held = w.create()
     console = import_module(f"providers.rehearsal.clouds.{provider}.console")
-    assert 1 == console.preempt(w.store, held.machines[1].name)
+    assert console.preempt(w.store, held.machines[1].name) == 1
     seen = w.run(operations.read(w.world, held, "replace-node"))
-    assert "degraded" == seen.status and "preempted" in seen.reasons[0]
+    assert seen.status == "degraded" and "preempted" in seen.reasons[0]
     after = w.run(operations.update(w.world, seen, w.wanted))
     assert ("running", held.zone, 2, ()) == (
         after.status,
@@ -197,7 +198,7 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
     assert (
         held.handles[0] in after.handles
         and held.handles[1] not in after.handles
-        and 2 == len(machines())
+        and len(machines()) == 2
     )
     assert held.micro_usd == after.micro_usd
     if provider == "aws":
@@ -208,9 +209,9 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
             for one in ec2.describe_instances(InstanceIds=ids)["Reservations"]
             for item in one["Instances"]
         ]
-        assert 2 == len(found) and found[0] == found[1] != ""
+        assert len(found) == 2 and found[0] == found[1] != ""
     w.run(operations.delete(w.world, after))
-    assert [] == machines()
+    assert machines() == []
 
 
 def test_labels_are_edited_in_place(walk) -> None:
@@ -219,7 +220,7 @@ def test_labels_are_edited_in_place(walk) -> None:
     held = w.create()
     changed = w.wanted._replace(setup=w.wanted.setup._replace(labels=(("team", "x"),)))
     after = w.run(operations.update(w.world, held, changed))
-    assert held.handles == after.handles and "x" == machines()[0]["labels"]["team"]
+    assert held.handles == after.handles and machines()[0]["labels"]["team"] == "x"
 
 
 def test_all_clouds_sold_out_is_one_line_per_attempt(walk) -> None:
@@ -229,5 +230,5 @@ def test_all_clouds_sold_out_is_one_line_per_attempt(walk) -> None:
     w.store.set_stock("aws", "", "p5.48xlarge", "", 0)
     with pytest.raises(AllFailed) as caught:
         w.create()
-    assert ["gcp", "aws", "aws"] == [attempt.provider for attempt in caught.value.attempts]
-    assert "InsufficientInstanceCapacity" in str(caught.value) and [] == machines()
+    assert [attempt.provider for attempt in caught.value.attempts] == ["gcp", "aws", "aws"]
+    assert "InsufficientInstanceCapacity" in str(caught.value) and machines() == []

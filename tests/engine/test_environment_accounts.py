@@ -95,11 +95,11 @@ def test_what_a_profile_of_the_environment_bought_is_found_under_another(
     monkeypatch.setenv("AWS_PROFILE", "home")
     world = opened()
     assert NUMBERS["home"] == world.adapter("aws").account["account"]
-    assert "running" == run(operations.read(world, held)).status
+    assert run(operations.read(world, held)).status == "running"
     assert NUMBERS["work"] == world.adapter("aws", held.account).account["account"]
     run(operations.delete(world, held))
     profiles.moment += 60
-    assert [] == profiles.left()[0]
+    assert profiles.left()[0] == []
 
 
 def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch) -> None:
@@ -111,7 +111,7 @@ def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
     held = run(operations.create(opened(), wanted(), "g1"))
     assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(held.account)
-    assert "running" == run(operations.read(opened(), held)).status
+    assert run(operations.read(opened(), held)).status == "running"
 
 
 def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles) -> None:
@@ -139,7 +139,7 @@ def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles) ->
     gone = held._replace(
         account=tuple(sorted({**dict(held.account), "profile": "renamed"}.items()))
     )
-    assert "running" == run(operations.read(opened(), gone)).status, (
+    assert run(operations.read(opened(), gone)).status == "running", (
         "a profile that is no more, and keys of the same account"
     )
     assert "account 111111111111" in said("aws", held.account)
@@ -153,7 +153,7 @@ def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
     with pytest.raises(GpusError, match="ExpiredToken.*sign in again") as caught:
         run(operations.create(opened(), wanted(), "g1"))
-    assert "hidden-value" not in str(caught.value) and 0 == profiles.count("CreateFleet")
+    assert "hidden-value" not in str(caught.value) and profiles.count("CreateFleet") == 0
 
 
 def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeypatch) -> None:
@@ -179,11 +179,11 @@ def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setenv("CLORE_API_KEY", "first-secret-key")
     account = CLORE.connect("live", {}).account
-    assert ["key"] == list(account) and "first" not in str(account) and 12 == len(account["key"])
+    assert list(account) == ["key"] and "first" not in str(account) and len(account["key"]) == 12
     monkeypatch.delenv("CLORE_API_KEY")
     with pytest.raises(NotConfigured, match=account["key"]):
         CLORE.connect("live", account)
-    assert {} == CLORE.connect("live", {}).account
+    assert CLORE.connect("live", {}).account == {}
     monkeypatch.setenv("CLORE_API_KEY", "second-secret-key")
     seen = []
     monkeypatch.setattr(clore.Client, "my_orders", lambda _self, **_rest: seen)

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from providers import errors
-from providers.home import home
 from providers.engine import operations
 from providers.engine.market import planning
+from providers.home import home
 from tests.engine.cases import Lab, ask, run, wanted
 
 WORDS = "set GPUS_HOME to one that can be written"
@@ -51,7 +51,7 @@ def test_a_preview_goes_on_with_one_line(unusable) -> None:
     """
     plan = planning.plan(ask("L4"))
     assert plan.candidates or plan.rejected_by_rule
-    assert 1 == sum(WORDS in line for line in plan.warnings), plan.warnings
+    assert sum(WORDS in line for line in plan.warnings) == 1, plan.warnings
 
 
 def test_an_up_refuses_before_any_call(unusable) -> None:
@@ -83,6 +83,7 @@ def test_a_disk_without_room_is_a_line_and_nothing_is_bought(tmp_path, words, co
     """
     done = subprocess.run(
         [sys.executable, "-c", FULL, *words],
+        check=False,
         env={**os.environ, "GPUS_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -110,6 +111,7 @@ def test_the_commands_say_what_to_do(tmp_path) -> None:
         env = {**os.environ, "GPUS_HOME": str(tmp_path / "file")}
         done = subprocess.run(
             [sys.executable, "-m", "providers.cli", *words],
+            check=False,
             env=env,
             capture_output=True,
             text=True,

@@ -12,8 +12,8 @@ import pytest
 from providers import errors
 from providers.engine import operations, record
 from providers.engine.journal import process
-from providers.engine.market import planning
 from providers.engine.journal.journal import Journal
+from providers.engine.market import planning
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
 from providers.model.machine import Handle, Mark, Order, Setup, Ticket

@@ -33,14 +33,14 @@ def test_a_create_asks_no_stranger_that_nobody_named(lab, world) -> None:
     lab.none_at_alpha()
     with pytest.raises(errors.AllFailed, match="marketplace"):
         run(operations.create(world, wanted(), "g1"))
-    assert 0 == lab.beta.calls["submit"] and [] == lab.alive
+    assert lab.beta.calls["submit"] == 0 and lab.alive == []
 
 
 @pytest.mark.parametrize("more", ALLOWED, ids=str)
 def test_a_create_buys_from_a_stranger_where_that_is_asked_for(lab, world, more) -> None:
     """Its name, or `marketplaces: true`, is all it takes."""
     lab.none_at_alpha()
-    assert "beta" == run(operations.create(world, wanted(ask(**more)), "g1")).provider
+    assert run(operations.create(world, wanted(ask(**more)), "g1")).provider == "beta"
 
 
 def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world) -> None:
@@ -52,7 +52,7 @@ def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world) -> 
     lab.none_at_alpha()
     with pytest.raises(errors.AllFailed):
         run(operations.update(world, held, wanted()))
-    assert 0 == lab.beta.calls["submit"]
+    assert lab.beta.calls["submit"] == 0
 
 
 def test_a_reclaim_does_not_move_to_a_stranger(lab, world) -> None:
@@ -63,7 +63,7 @@ def test_a_reclaim_does_not_move_to_a_stranger(lab, world) -> None:
     held = run(operations.create(world, fallback, "g1"))
     lab.none_at_alpha()
     after = run(operations.reclaim(world, held._replace(entry=1), wanted(ask("H100", "A100-80GB"))))
-    assert after.handles == held.handles and 0 == lab.beta.calls["submit"]
+    assert after.handles == held.handles and lab.beta.calls["submit"] == 0
 
 
 def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, world) -> None:
@@ -73,9 +73,9 @@ def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, w
     held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
     after = run(operations.update(world, held, wanted()))
     assert (after.handles, after.status) == (held.handles, "running")
-    assert (1, 0) == (lab.creates, lab.beta.calls["delete"])
+    assert (lab.creates, lab.beta.calls["delete"]) == (1, 0)
     lab.beta.preempt(held.handles[0], remains=True)
-    assert "alpha" == run(operations.update(world, held, wanted())).provider, (
+    assert run(operations.update(world, held, wanted())).provider == "alpha", (
         "its replacement goes elsewhere"
     )
 
@@ -88,4 +88,4 @@ def test_a_reclaim_within_one_choice_moves_nothing(lab, rank) -> None:
     world = lab.world()
     held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
     after = run(operations.reclaim(world, held, wanted(ask(rank=rank))))
-    assert after.handles == held.handles and 1 == lab.creates
+    assert after.handles == held.handles and lab.creates == 1

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from providers.rehearsal.store import open_store
 from providers.engine import operations
+from providers.engine.desired import ClusterSpec
 from providers.engine.messages import moment
 from providers.engine.record import ClusterRecord
-from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster
+from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
 
 JOB = {
@@ -85,10 +85,10 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     same spec adopts it; delete leaves nothing.
     """
     held = rig.create(rig.wanted(JOB))
-    assert ("running", "job", "L4", ()) == (held.status, held.kind, held.gpu_type, held.reasons)
+    assert (held.status, held.kind, held.gpu_type, held.reasons) == ("running", "job", "L4", ())
     rig.store.advance(60)
     held = rig.read(held)
-    assert "ended" == held.status and "exit code 0" in held.machines[0].detail
+    assert held.status == "ended" and "exit code 0" in held.machines[0].detail
     assert any("the job is done" in line and "exit code 0" in line for line in rig.said)
     assert held == ClusterRecord.from_dict(held.to_dict())
     rig.store.advance(30 * 86_400)
@@ -99,9 +99,9 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
         == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status
     )
     again = rig.create(rig.wanted(JOB), "g2")
-    assert ("ended", held.handles) == (again.status, again.handles) and 1 == rig.sent("FunctionMap")
+    assert ("ended", held.handles) == (again.status, again.handles) and rig.sent("FunctionMap") == 1
     rig.run(operations.delete(rig.world, again))
-    assert [] == rig.live()
+    assert rig.live() == []
 
 
 def test_a_failed_job_stays_failed(rig) -> None:
@@ -112,12 +112,12 @@ def test_a_failed_job_stays_failed(rig) -> None:
     held = rig.create(rig.wanted(JOB))
     rig.store.advance(60)
     held = rig.read(held)
-    assert ("failed", ()) == (held.status, held.reasons)
+    assert (held.status, held.reasons) == ("failed", ())
     assert any("the job failed" in line and "exit code 7" in line for line in rig.said)
-    assert "failed" == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status
+    assert rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status == "failed"
     asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, held.handles[0]))
     rig.store.advance(60)
-    assert "failed" == rig.read(held).status and 1 == rig.sent("FunctionMap")
+    assert rig.read(held).status == "failed" and rig.sent("FunctionMap") == 1
 
 
 def test_a_job_that_is_over_at_the_first_look_was_had(rig) -> None:
@@ -125,9 +125,9 @@ def test_a_job_that_is_over_at_the_first_look_was_had(rig) -> None:
     rig.store.set_latency("modal", "job", 0.1)
     rig.store.set_latency("modal", "create", 0.1)
     held = rig.create(rig.wanted(JOB))
-    assert ("ended", 1) == (held.status, rig.sent("FunctionMap")) and ["acquired"] == [
+    assert (held.status, rig.sent("FunctionMap")) == ("ended", 1) and [
         attempt.outcome for attempt in held.attempts
-    ]
+    ] == ["acquired"]
 
 
 def test_a_running_job_that_is_gone_is_told(rig) -> None:
@@ -144,7 +144,7 @@ def test_another_run_is_another_job(rig) -> None:
     """
     first = rig.create(rig.wanted(JOB, run="1"))
     second = rig.create(rig.wanted(JOB, run="2"), "g2")
-    assert first.handles != second.handles and 1 == len(rig.live()) and 2 == rig.sent("FunctionMap")
+    assert first.handles != second.handles and len(rig.live()) == 1 and rig.sent("FunctionMap") == 2
 
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after"])
@@ -152,7 +152,7 @@ def test_a_lost_start_is_one_job(rig, fault) -> None:
     """Modal started it and the answer was lost: the engine finds that one."""
     rig.store.add_fault("modal", "FunctionMap", fault)
     held = rig.create(rig.wanted(JOB))
-    assert ("running", 1, 1) == (held.status, rig.sent("FunctionMap"), len(rig.live()))
+    assert (held.status, rig.sent("FunctionMap"), len(rig.live())) == ("running", 1, 1)
 
 
 def test_a_start_that_never_arrived_is_sent_again(rig) -> None:
@@ -161,8 +161,8 @@ def test_a_start_that_never_arrived_is_sent_again(rig) -> None:
     """
     rig.store.add_fault("modal", "FunctionMap", "unavailable")
     held = rig.create(rig.wanted(JOB))
-    assert ("running", 1) == (held.status, len(rig.live()))
-    assert 1 == rig.store.connection().execute("SELECT count(*) FROM modal_call").fetchone()[0]
+    assert (held.status, len(rig.live())) == ("running", 1)
+    assert rig.store.connection().execute("SELECT count(*) FROM modal_call").fetchone()[0] == 1
 
 
 @pytest.mark.parametrize("spec", [JOB, SERVICE], ids=["job", "service"])
@@ -179,7 +179,7 @@ def test_a_queue_that_never_moves_leaves_nothing(rig, spec) -> None:
         and told.endswith(" UTC at most (wait: 2m)")
     )
     assert until <= told.partition("until ")[2].removesuffix(" at most (wait: 2m)")
-    assert [] == rig.live() and 1 == rig.sent("AppPublish")
+    assert rig.live() == [] and rig.sent("AppPublish") == 1
 
 
 @pytest.mark.parametrize("spec", [JOB, SERVICE], ids=["job", "service"])
@@ -191,7 +191,7 @@ def test_b46_destroy_waits_until_no_container_is_listed(rig, spec) -> None:
     held = rig.create(rig.wanted(spec))
     begun = rig.store.now()
     rig.run(operations.delete(rig.world, held))
-    assert 90 <= rig.store.now() - begun < 600 and [] == rig.live()
+    assert 90 <= rig.store.now() - begun < 600 and rig.live() == []
 
 
 def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig) -> None:
@@ -213,7 +213,7 @@ def test_a_service_is_updated_in_place_at_its_new_price(rig) -> None:
     nothing else changes.
     """
     held = rig.create(rig.wanted(SERVICE))
-    assert held.machines[0].url.startswith("https://") and 1_612_188 == held.micro_usd
+    assert held.machines[0].url.startswith("https://") and held.micro_usd == 1_612_188
     more = {"modal": {**SERVICE["options"]["modal"], "max_containers": 4}}
     after = rig.run(operations.update(rig.world, held, rig.wanted(SERVICE, options=more)))
     assert (held.handles, 2 * 1_612_188, 2) == (
@@ -226,7 +226,7 @@ def test_a_service_is_updated_in_place_at_its_new_price(rig) -> None:
     public = rig.run(
         operations.update(rig.world, again, rig.wanted(SERVICE, options=more, expose="public"))
     )
-    assert (3, ()) == (rig.sent("AppPublish"), public.reasons)
+    assert (rig.sent("AppPublish"), public.reasons) == (3, ())
 
 
 def test_a_drifted_service_is_told_and_deployed_anew(rig) -> None:
@@ -236,7 +236,7 @@ def test_a_drifted_service_is_told_and_deployed_anew(rig) -> None:
     held = rig.create(rig.wanted(SERVICE))
     rig.world.adapter("modal").real.functions.apps.scale(held.machines[0].name, 5)
     drifted = rig.read(held)
-    assert "running" == drifted.status and "min_containers is 5 instead of 1" in drifted.reasons[0]
+    assert drifted.status == "running" and "min_containers is 5 instead of 1" in drifted.reasons[0]
     after = rig.run(operations.update(rig.world, drifted, rig.wanted(SERVICE)))
     assert ((), held.handles, ()) == (after.reasons, after.handles, rig.read(after).reasons)
 
@@ -247,11 +247,11 @@ def test_one_walk_takes_the_whole_list(rig) -> None:
     """
     rig.store.set_stock("modal", "", "", "", 0, gpu="L4")
     held = rig.create(rig.wanted(JOB, fallback=["A10"]))
-    assert ("A10", 1, 1) == (
+    assert (
         held.gpu_type,
         held.entry,
         rig.sent("AppPublish"),
-    ) and 1_108_494 == held.micro_usd
+    ) == ("A10", 1, 1) and held.micro_usd == 1_108_494
 
 
 def test_a_killed_runs_service_is_adopted(rig) -> None:
@@ -261,5 +261,5 @@ def test_a_killed_runs_service_is_adopted(rig) -> None:
     held = rig.create(rig.wanted(SERVICE))
     again = rig.create(rig.wanted(SERVICE), "g2")
     assert (held.handles, "service", 1) == (again.handles, again.kind, rig.sent("AppPublish"))
-    assert "g2" == again.machines[0].mark.generation
-    assert 1 == len(rig.run(operations.settle(rig.world, "owner1"))) and [] == rig.live()
+    assert again.machines[0].mark.generation == "g2"
+    assert len(rig.run(operations.settle(rig.world, "owner1"))) == 1 and rig.live() == []

@@ -67,7 +67,7 @@ def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab) -> Non
     after = run(operations.update(world, seen, want))
     assert after.status == "degraded" and "north-a has no further one now" in after.reasons[0]
     assert [node.handle for node in lab.alive] == list(held.handles[:1])
-    assert "degraded" == run(operations.read(world, after, "replace-node")).status
+    assert run(operations.read(world, after, "replace-node")).status == "degraded"
     lab.alpha.stock.clear()
     again = run(operations.update(world, run(operations.read(world, after, "replace-node")), want))
     assert (again.status, len(again.handles), len(lab.alive)) == ("running", 3, 3)

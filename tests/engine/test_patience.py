@@ -5,17 +5,17 @@ what a deletion may say.
 import threading
 import time
 from contextlib import contextmanager
+from typing import Never
 
 import pytest
 
 from providers.adhoc import access, rentals
 from providers.engine import budget, operations
 from providers.engine.runtime import deadlines
-from providers.engine.termination import garbage, inventory, verdicts
+from providers.engine.termination import inventory, verdicts
 from providers.errors import BadCredentials, GpusError, HalfMade, OutcomeUnknown, RateLimited
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import Lab, ask, offer, run, wanted
-from typing import Never
 
 LIMIT_S = 0.5
 BUSY_S = 60.0

@@ -3,19 +3,19 @@
 import subprocess
 import sys
 import threading
+from typing import Never
 
 import pytest
 
 from providers import errors
+from providers.adapters import registry
 from providers.adapters.base import Manifest
 from providers.engine.market import collect, planning
 from providers.engine.market import offers as offers_
-from providers.adapters import registry
 from providers.engine.runtime.world import open_world
 from providers.model.capability import Capabilities
 from providers.model.place import Scope
 from tests.engine.cases import Lab, ask, offer
-from typing import Never
 
 
 def test_folders_of_adapters_are_found_by_scan() -> None:
@@ -234,9 +234,10 @@ def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path) -> None:
     lab.beta.connect_error = errors.NotConfigured("wanted keys, found none", provider="beta")
     with pytest.raises(errors.NotConfigured) as caught:
         run(operations.create(lab.world(), wanted(), "g1"))
-    assert ["alpha: wanted keys, found none", "beta: wanted keys, found none"] == str(
-        caught.value
-    ).splitlines()[1:]
+    assert str(caught.value).splitlines()[1:] == [
+        "alpha: wanted keys, found none",
+        "beta: wanted keys, found none",
+    ]
 
 
 def test_an_unsettled_order_names_its_provider_once(lab) -> None:
@@ -272,7 +273,7 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(
     world.manifests = {"alpha": manifest._replace(connect=lambda _world, _config: Open())}
     world._connecting["alpha"] = threading.Lock()
     seen = collect.market(world, ask())
-    assert {"alpha": "wanted a key, found none"} == seen.unavailable
+    assert seen.unavailable == {"alpha": "wanted a key, found none"}
     assert (
         "alpha: could not be looked at, its bundled offers are shown: no connection"
         in seen.table.warnings

@@ -39,7 +39,12 @@ def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask) -> None
         ],
     ):
         done = subprocess.run(
-            [sys.executable, *words], env=env, capture_output=True, text=True, timeout=120
+            [sys.executable, *words],
+            check=False,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert (place / "rehearsal.db").exists() and (place / "journal.db").exists()

@@ -3,16 +3,16 @@ was not ready.
 """
 
 import asyncio
+from typing import Never
 
 import pytest
 
 from providers import errors
 from providers.engine import operations
-from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, ProbeResult
 from providers.model.machine import FAILED, GONE, PREEMPTED
+from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, ProbeResult
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, run, wanted
-from typing import Never
 
 
 class Staged:

@@ -6,8 +6,6 @@ import asyncio
 
 import pytest
 
-from providers.rehearsal.clouds.gcp.console import reserve
-from providers.rehearsal.store import open_store
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
@@ -16,6 +14,8 @@ from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.offer import Offer
 from providers.model.spec import Cluster
+from providers.rehearsal.clouds.gcp.console import reserve
+from providers.rehearsal.store import open_store
 
 ZONE, TYPE = "us-central1-a", "a3-highgpu-8g"
 MARKET = [

@@ -38,7 +38,7 @@ def test_a_provider_that_answers_nowhere_is_given_up_after_a_few_regions(wide, e
     """
     wide.alpha.fail("submit", error, times=99)
     held = run(operations.create(wide.world(), wanted(), "g1"))
-    assert "beta" == held.provider
+    assert held.provider == "beta"
     assert [REGIONS[0], REGIONS[1], REGIONS[2], "east"] == [
         attempt.region for attempt in held.attempts
     ]
@@ -56,8 +56,8 @@ def test_the_next_run_asks_it_again(wide) -> None:
     wide.alpha.fail("submit", lost("alpha"), times=3)
     world = wide.world()
     first = run(operations.create(world, wanted(), "g1"))
-    assert "beta" == first.provider
-    assert "alpha" == run(operations.create(world, wanted(name="other"), "g2")).provider
+    assert first.provider == "beta"
+    assert run(operations.create(world, wanted(name="other"), "g2")).provider == "alpha"
 
 
 def test_everything_given_up_says_so_at_the_end(wide) -> None:
@@ -65,7 +65,7 @@ def test_everything_given_up_says_so_at_the_end(wide) -> None:
     wide.alpha.fail("submit", lost("alpha"), times=99)
     with pytest.raises(errors.AllFailed) as failed:
         run(operations.create(wide.world(), wanted(ask(providers=("alpha",))), "g1"))
-    assert REGIONS_SILENT == len(failed.value.attempts)
+    assert len(failed.value.attempts) == REGIONS_SILENT
     assert "alpha: no answer to 3 attempts (region-0, region-1, region-2) 5\n" in str(failed.value)
 
 
@@ -76,7 +76,7 @@ def test_unknown_stays_unknown(wide) -> None:
     wide.alpha.fail("submit", lost("alpha"), times=99)
     wide.alpha.fail("resume", lost("alpha"), times=99)
     held = run(operations.create(wide.world(), wanted(), "g1"))
-    assert ("unsettled", 1) == (held.status, wide.creates)
+    assert (held.status, wide.creates) == ("unsettled", 1)
 
 
 def test_an_answer_begins_the_count_anew(wide) -> None:
@@ -106,7 +106,7 @@ def test_one_region_that_is_down_leaves_the_others(lab) -> None:
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", lost("alpha"), times=4)
     held = run(operations.create(lab.world(), wanted(), "g1"))
-    assert "south" == held.region
+    assert held.region == "south"
 
 
 def test_where_one_region_is_all_there_is_attempts_count() -> None:
@@ -115,8 +115,10 @@ def test_where_one_region_is_all_there_is_attempts_count() -> None:
     """
     silence, unknown = Silence(), errors.Unclassified("what", provider="alpha", code="X")
     error = lost("alpha")
-    assert ["", ""] == [silence.heard("alpha", error, {"any"}, {"any"}) for _ in range(2)]
-    assert "" == silence.heard("alpha", unknown, {"any"}, {"any"})
-    assert ["", "", "no answer to 3 attempts (any)"] == [
-        silence.heard("alpha", error, {"any"}, {"any"}) for _ in range(3)
+    assert [silence.heard("alpha", error, {"any"}, {"any"}) for _ in range(2)] == ["", ""]
+    assert silence.heard("alpha", unknown, {"any"}, {"any"}) == ""
+    assert [silence.heard("alpha", error, {"any"}, {"any"}) for _ in range(3)] == [
+        "",
+        "",
+        "no answer to 3 attempts (any)",
     ]

@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from providers.engine import operations, budget as spending
-from providers.engine.budget import Budget, Ledger, Charge, bounds, merged, month, read, write
+from providers.engine import budget as spending
+from providers.engine import operations
+from providers.engine.budget import Budget, Charge, Ledger, bounds, merged, month, read, write
 from providers.errors import GpusError
 from tests.engine.cases import ask, offer, run, wanted
 

@@ -7,11 +7,11 @@ from importlib import import_module
 
 import pytest
 
-from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
+from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
 
 SPECS = {
@@ -58,8 +58,11 @@ class Rig:
         return asyncio.run(operations.update(self.world, held, wanted))
 
     def preempt(self, held) -> None:
-        assert 1 == import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(
-            self.store, held.machines[0].name
+        assert (
+            import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(
+                self.store, held.machines[0].name
+            )
+            == 1
         )
 
     def heard(self, text):
@@ -96,9 +99,9 @@ def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig
     wanted, held = rig.made("gcp", on_ttl="keep")
     rig.preempt(held)
     seen = rig.read(held)
-    assert ("preempted", ()) == (seen.status, seen.reasons) and rig.heard("gcp took it back")
+    assert (seen.status, seen.reasons) == ("preempted", ()) and rig.heard("gcp took it back")
     after = rig.update(seen, wanted)
-    assert "running" == after.status and after.zone != held.zone
+    assert after.status == "running" and after.zone != held.zone
     assert [node.handle for node in rig.world.adapter("gcp").find("owner1")] == list(after.handles)
 
 
@@ -110,11 +113,11 @@ def test_b29_a_modal_container_that_was_taken_back_is_preempted(rig) -> None:
     rig.preempt(held)
     seen = rig.read(held)
     assert (
-        "preempted" == seen.status
+        seen.status == "preempted"
         and "INTERNAL_FAILURE" in seen.detail
         and rig.heard("modal took it back")
     )
-    assert "running" == rig.update(seen, wanted).status
+    assert rig.update(seen, wanted).status == "running"
 
 
 @pytest.mark.parametrize("provider", SPECS)
@@ -130,7 +133,7 @@ def test_b29_unreachable_is_never_gone(rig, provider, kind) -> None:
         "unreachable: "
     )
     rig.store.clear_faults()
-    assert ("running", "") == (rig.read(seen).status, rig.read(seen).detail)
+    assert (rig.read(seen).status, rig.read(seen).detail) == ("running", "")
 
 
 @pytest.mark.parametrize("provider", SPECS)
@@ -139,9 +142,9 @@ def test_b34_what_ended_by_its_limit_is_ended_however_late_it_is_seen(rig, provi
     wanted, held = rig.made(provider)
     rig.store.advance(21 * 3600)
     seen = rig.read(held)
-    assert "ended" == seen.status
-    assert "ended" == rig.update(seen, wanted).status
-    assert () == rig.world.journal.blocks("rehearsal")
+    assert seen.status == "ended"
+    assert rig.update(seen, wanted).status == "ended"
+    assert rig.world.journal.blocks("rehearsal") == ()
 
 
 def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig) -> None:
@@ -157,8 +160,8 @@ def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig) -> None:
         rows.end(item, "Client.InstanceInitiatedShutdown", "delete")
     rig.store.advance(60)
     seen = rig.read(held)
-    assert "ended" == seen.status and "shut itself down" in seen.detail
-    assert "ended" == rig.update(seen, wanted).status
+    assert seen.status == "ended" and "shut itself down" in seen.detail
+    assert rig.update(seen, wanted).status == "ended"
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
@@ -168,36 +171,37 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     """
     wanted, held = rig.made(provider, idle_after="2h")
     console = import_module(f"providers.rehearsal.clouds.{provider}.console")
-    assert "running" == rig.read(held).status
+    assert rig.read(held).status == "running"
     rig.store.advance(3600)
     assert console.idle(rig.store, held.machines[0].name) == pytest.approx(
         rig.store.now() + 7200, abs=60
     )
     rig.store.advance(7000)
-    assert "running" == rig.read(held).status
+    assert rig.read(held).status == "running"
     rig.store.advance(400)
     seen = asyncio.run(operations.read(rig.world, held, frees=True))
-    assert "ended" == seen.status
+    assert seen.status == "ended"
     if provider == "gcp":
-        assert seen.to_release and () == seen.reasons, "ended as declared is no unhealthy state"
+        assert seen.to_release and seen.reasons == (), "ended as declared is no unhealthy state"
         assert (
             "its disks are billed until the next `up` deletes it" in " ".join(rig.said)
             and "PREEMPTED" not in seen.detail
         )
     else:
-        assert () == seen.reasons and "shut itself down" in seen.detail
+        assert seen.reasons == () and "shut itself down" in seen.detail
     after = rig.update(seen, wanted)
-    assert ("ended", ()) == (after.status, after.reasons)
-    assert () == tuple(
-        rig.world.adapter(provider).find("owner1")
-    ) and () == rig.world.journal.blocks("rehearsal")
+    assert (after.status, after.reasons) == ("ended", ())
+    assert (
+        tuple(rig.world.adapter(provider).find("owner1")) == ()
+        and rig.world.journal.blocks("rehearsal") == ()
+    )
     rig.store.advance(86_400)
-    assert "ended" == asyncio.run(operations.read(rig.world, after, frees=True)).status
-    assert "ended" == rig.update(after, wanted).status
+    assert asyncio.run(operations.read(rig.world, after, frees=True)).status == "ended"
+    assert rig.update(after, wanted).status == "ended"
 
 
 def test_one_of_several_has_no_timer_of_its_own(rig) -> None:
     """A machine of a cluster cannot see whether the others work, so it is given no timer."""
     _, held = rig.made("gcp", gpu="H100:8", nodes=2, idle_after="1h", regions=None)
     console = import_module("providers.rehearsal.clouds.gcp.console")
-    assert 0.0 == console.idle(rig.store, held.machines[0].name)
+    assert console.idle(rig.store, held.machines[0].name) == 0.0

@@ -8,11 +8,10 @@ import json
 import pytest
 
 from providers.cli import sweep as command
-from providers.engine.readiness import access
-from providers.engine import keys
-from providers.engine import operations
-from providers.engine.termination import garbage, verdicts as verdicts_, inventory
+from providers.engine import keys, operations
 from providers.engine.journal.backend import current, spelled
+from providers.engine.termination import garbage, inventory
+from providers.engine.termination import verdicts as verdicts_
 from providers.engine.termination.verdicts import Claims
 from providers.errors import BadCredentials, NotConfigured, Transient
 from providers.model.machine import GONE, Mark, Order

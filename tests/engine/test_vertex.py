@@ -7,16 +7,16 @@ import asyncio
 import pytest
 
 from providers.adapters.gcp.vertex import adapter
-from providers.rehearsal.clouds.vertex import console
-from providers.rehearsal.store import open_store
 from providers.engine import operations
+from providers.engine.desired import ClusterSpec
 from providers.engine.journal import orders as order_table
 from providers.engine.record import ClusterRecord
-from providers.engine.desired import ClusterSpec
-from providers.home import home
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed, HalfMade
+from providers.home import home
 from providers.model.spec import read_cluster
+from providers.rehearsal.clouds.vertex import console
+from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
 
 JOB = {
@@ -82,17 +82,17 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     another run adopts it; delete removes its record.
     """
     held = rig.create()
-    assert ("running", "job", "L4", "us-central1", "") == (
+    assert (
         held.status,
         held.kind,
         held.gpu_type,
         held.region,
         held.zone,
-    )
+    ) == ("running", "job", "L4", "us-central1", "")
     rig.store.advance(60)
     held = rig.read(held)
     assert (
-        "ended" == held.status and "exit code 0" == held.machines[0].detail and () == held.reasons
+        held.status == "ended" and held.machines[0].detail == "exit code 0" and held.reasons == ()
     )
     assert any("the job is done" in line for line in rig.said)
     assert held == ClusterRecord.from_dict(held.to_dict())
@@ -103,9 +103,9 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     assert ("ended", held.handles, 1) == (again.status, again.handles, rig.sent())
     rig.delete(again)
     assert (
-        () == rig.live()
-        and 1 == rig.sent("customJobs.delete")
-        and [] == list(rig.world.adapter("vertex").find("owner1"))
+        rig.live() == ()
+        and rig.sent("customJobs.delete") == 1
+        and list(rig.world.adapter("vertex").find("owner1")) == []
     )
 
 
@@ -116,15 +116,15 @@ def test_a_job_that_was_taken_over_ends_with_the_generation_that_has_it(rig) -> 
     rig.store.set_latency("vertex", "job", 90_000)
     first = rig.create()
     second = rig.create(generation="g2")
-    assert first.handles == second.handles and 1 == rig.sent()
+    assert first.handles == second.handles and rig.sent() == 1
     rig.delete(first)
-    assert 1 == len(rig.live())
+    assert len(rig.live()) == 1
     for file in home().glob("journal.db*"):
         file.unlink()
     elsewhere = open_world("rehearsal")
     asyncio.run(operations.delete(elsewhere, second))
     elsewhere.close()
-    assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
+    assert rig.live() == () and rig.sent("customJobs.cancel") == 1
 
 
 def test_a_failed_job_stays_failed(rig) -> None:
@@ -135,16 +135,16 @@ def test_a_failed_job_stays_failed(rig) -> None:
     held = rig.create()
     rig.store.advance(60)
     held = rig.read(held)
-    assert ("failed", ()) == (held.status, held.reasons) and "non-zero status of 3" in held.detail
+    assert (held.status, held.reasons) == ("failed", ()) and "non-zero status of 3" in held.detail
     assert any("the job failed" in line for line in rig.said)
-    assert "failed" == rig.update(held).status and 1 == rig.sent()
+    assert rig.update(held).status == "failed" and rig.sent() == 1
     rig.delete(held)
     rig.store.clear_faults()
     rig.store.set_latency("vertex", "job", 9_000)
     late = rig.create(rig.wanted(ttl="1h", run="2"), "g2")
     rig.store.advance(3_700)
     late = rig.read(late)
-    assert "failed" == late.status and "expired" in late.detail and 2 == rig.sent()
+    assert late.status == "failed" and "expired" in late.detail and rig.sent() == 2
 
 
 def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig) -> None:
@@ -160,9 +160,9 @@ def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig) -> None:
     rig.store.advance(10)
     held = rig.read(held)
     assert (
-        ("failed", "cancelled") == (held.status, held.detail)
-        and "failed" == rig.update(held).status
-        and 1 == rig.sent()
+        (held.status, held.detail) == ("failed", "cancelled")
+        and rig.update(held).status == "failed"
+        and rig.sent() == 1
     )
     rig.delete(held)
 
@@ -184,11 +184,11 @@ def test_release_is_a_cancel_seen_to_its_end(rig) -> None:
     rig.delete(held)
     assert (
         90 <= rig.store.now() - begun < 600
-        and () == rig.live()
-        and 1 == rig.sent("customJobs.cancel")
+        and rig.live() == ()
+        and rig.sent("customJobs.cancel") == 1
     )
     rig.delete(held)
-    assert 1 == rig.sent("customJobs.cancel") and 0 == rig.sent("customJobs.delete")
+    assert rig.sent("customJobs.cancel") == 1 and rig.sent("customJobs.delete") == 0
 
 
 @pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed"])
@@ -198,7 +198,7 @@ def test_a_lost_answer_is_one_job(rig, fault) -> None:
     """
     rig.store.add_fault("vertex", "customJobs.create", fault)
     held = rig.create()
-    assert ("running", 1, 1) == (held.status, rig.sent(), len(rig.live()))
+    assert (held.status, rig.sent(), len(rig.live())) == ("running", 1, 1)
 
 
 def test_a_request_that_arrives_twice_is_one_job(rig) -> None:
@@ -206,8 +206,8 @@ def test_a_request_that_arrives_twice_is_one_job(rig) -> None:
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "twice")
     held = rig.create()
-    assert ("running", 1, 1) == (held.status, rig.sent(), rig.sent("customJobs.cancel"))
-    assert 1 == len(rig.live()) and 1 == len(rig.world.adapter("vertex").find("owner1"))
+    assert (held.status, rig.sent(), rig.sent("customJobs.cancel")) == ("running", 1, 1)
+    assert len(rig.live()) == 1 and len(rig.world.adapter("vertex").find("owner1")) == 1
     assert rig.read(held).reasons == ()
 
 
@@ -218,9 +218,9 @@ def test_a_late_request_is_no_second_job(rig) -> None:
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "overtaken", seconds=0.4)
     held = rig.create()
-    assert "running" == held.status and 1 == len(rig.live())
+    assert held.status == "running" and len(rig.live()) == 1
     rig.delete(held)
-    assert () == rig.live()
+    assert rig.live() == ()
 
 
 def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig) -> None:
@@ -232,19 +232,20 @@ def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig) -> None:
     fault = rig.store.add_fault("vertex", "customJobs.list", "unavailable", None)
     held = rig.create()
     assert (
-        "unsettled" == held.status
+        held.status == "unsettled"
         and "nothing else is bought" in held.reasons[0]
-        and 1 == rig.sent()
+        and rig.sent() == 1
     )
-    assert fault and 1 == len(
-        rig.world.journal.orders("rehearsal", "owner1", states=order_table.PENDING)
+    assert (
+        fault
+        and len(rig.world.journal.orders("rehearsal", "owner1", states=order_table.PENDING)) == 1
     )
     rig.store.clear_faults()
     after = rig.update(held)
     assert (
-        ("running", ()) == (after.status, after.reasons)
-        and 1 == rig.sent()
-        and 1 == len(rig.live())
+        (after.status, after.reasons) == ("running", ())
+        and rig.sent() == 1
+        and len(rig.live()) == 1
     )
 
 
@@ -254,32 +255,32 @@ def test_no_room_is_the_next_region(rig) -> None:
     """
     rig.store.set_stock("vertex", "us-central1", "", "", 0)
     held = rig.create()
-    assert ("running", "europe-west4") == (held.status, held.region)
+    assert (held.status, held.region) == ("running", "europe-west4")
     assert {"NoCapacity", "acquired"} == {
         attempt.outcome for attempt in held.attempts
-    } and "8" == held.attempts[0].code
-    assert 1 == len(rig.world.adapter("vertex").find("owner1"))
+    } and held.attempts[0].code == "8"
+    assert len(rig.world.adapter("vertex").find("owner1")) == 1
     rig.store.set_stock("vertex", "europe-west4", "", "", 0)
     rig.delete(held)
     with pytest.raises(AllFailed):
         rig.create(generation="g2")
-    assert () == rig.live() and [] == list(rig.world.adapter("vertex").find("owner1"))
+    assert rig.live() == () and list(rig.world.adapter("vertex").find("owner1")) == []
 
 
 def test_a_job_that_does_not_start_in_time_is_the_next_region(rig) -> None:
     """Stuck in PENDING past the wait: cancelled, seen cancelled, and the next place is asked."""
     rig.store.add_fault("vertex", "customJobs.create", "slow", seconds=3_000)
     held = rig.create()
-    assert "running" == held.status and "no machine within 2m" in held.attempts[0].message
-    assert 1 == rig.sent("customJobs.cancel") and 1 == len(rig.live())
+    assert held.status == "running" and "no machine within 2m" in held.attempts[0].message
+    assert rig.sent("customJobs.cancel") == 1 and len(rig.live()) == 1
 
 
 def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig) -> None:
     """The account's limit ends that GPU in that region; another region has its own."""
     rig.store.set_quota("vertex", "us-central1", "custom_model_training_nvidia_l4_gpus", 0)
     held = rig.create()
-    assert "europe-west4" == held.region and "QuotaExceeded" == held.attempts[0].outcome
-    assert 1 == sum(attempt.region == "us-central1" for attempt in held.attempts)
+    assert held.region == "europe-west4" and held.attempts[0].outcome == "QuotaExceeded"
+    assert sum(attempt.region == "us-central1" for attempt in held.attempts) == 1
     assert (
         "custom_model_training_nvidia_l4_gpus" in held.attempts[0].message
         and "iam-admin/quotas" in held.attempts[0].message
@@ -293,7 +294,7 @@ def test_missing_rights_end_the_walk_with_what_to_grant(rig) -> None:
     rig.store.add_fault("vertex", "customJobs.create", "forbidden", None)
     with pytest.raises(BadCredentials, match=r"roles/aiplatform\.user"):
         rig.create()
-    assert 1 == rig.sent()
+    assert rig.sent() == 1
 
 
 def test_a_spot_job_that_was_taken_back_is_placed_anew(rig) -> None:
@@ -301,16 +302,16 @@ def test_a_spot_job_that_was_taken_back_is_placed_anew(rig) -> None:
     rig.store.set_latency("vertex", "job", 90_000)
     wanted = rig.wanted(spot="only", prices=RATES)
     held = rig.create(wanted)
-    assert "spot" == held.capacity and 1 == console.preempt(rig.store, held.machines[0].name)
+    assert held.capacity == "spot" and console.preempt(rig.store, held.machines[0].name) == 1
     rig.store.advance(30)
     seen = rig.read(held)
-    assert "preempted" == seen.status
+    assert seen.status == "preempted"
     rig.store.advance(1_200)
     again = rig.update(seen, wanted)
     assert (
-        ("running", ()) == (again.status, again.reasons)
-        and 2 == rig.sent()
-        and 1 == len(rig.live())
+        (again.status, again.reasons) == ("running", ())
+        and rig.sent() == 2
+        and len(rig.live()) == 1
     )
 
 
@@ -322,9 +323,9 @@ def test_flex_start_waits_in_the_queue_and_goes_on(rig) -> None:
         capacity=["flex-start"], prices=RATES, regions=["us-central1"], gpu="H100:8", wait="1h"
     )
     held = rig.create(wanted)
-    assert "queued" == held.status and 1 == rig.sent() and "queue" in held.reasons[0]
+    assert held.status == "queued" and rig.sent() == 1 and "queue" in held.reasons[0]
     rig.delete(held)
-    assert () == rig.live()
+    assert rig.live() == ()
 
 
 def test_several_nodes_are_one_job(rig) -> None:
@@ -332,26 +333,26 @@ def test_several_nodes_are_one_job(rig) -> None:
     rig.store.set_latency("vertex", "job", 90_000)
     held = rig.create(rig.wanted(nodes=3))
     assert (
-        (3, "running") == (len(held.handles), held.status)
-        and 1 == rig.sent()
-        and 3 == len(rig.live())
+        (len(held.handles), held.status) == (3, "running")
+        and rig.sent() == 1
+        and len(rig.live()) == 3
     )
-    assert ["0", "1", "2"] == [handle.native_id.rsplit("/", 1)[-1] for handle in held.handles]
+    assert [handle.native_id.rsplit("/", 1)[-1] for handle in held.handles] == ["0", "1", "2"]
     rig.delete(held)
-    assert () == rig.live() and 1 == rig.sent("customJobs.cancel")
+    assert rig.live() == () and rig.sent("customJobs.cancel") == 1
 
 
 def test_a_stray_job_can_be_taken_over_by_its_native_id(rig) -> None:
     """`pulumi import` of a job: what it is, in which project, whose it is."""
     held = rig.create()
     found = asyncio.run(operations.adopt_stray(rig.world, "vertex", held.handles[0].native_id))
-    assert ("job", "owner1", "train", "g1", "L4") == (
+    assert (
         found.kind,
         found.owner,
         found.cluster,
         found.generation,
         found.gpu_type,
-    )
+    ) == ("job", "owner1", "train", "g1", "L4")
 
 
 def test_releasing_the_owner_ends_what_a_killed_run_left(rig) -> None:
@@ -365,7 +366,7 @@ def test_releasing_the_owner_ends_what_a_killed_run_left(rig) -> None:
         assert list(held.handles) == [
             node.handle for node in asyncio.run(operations.settle(other, "owner1"))
         ]
-        assert () == rig.live()
+        assert rig.live() == ()
     finally:
         other.close()
 
@@ -379,12 +380,12 @@ def test_a_delete_that_reaches_nothing_says_what_may_still_cost_money(rig) -> No
         rig.delete(held)
     rig.store.clear_faults()
     rig.delete(held)
-    assert () == rig.live()
+    assert rig.live() == ()
 
 
 def test_vertex_is_the_fallback_of_compute_engine(rig) -> None:
     """One declaration: the machine first; where there is none, the custom job."""
     rig.store.set_stock("gcp", "", "", "", 0)
     held = rig.create(rig.wanted(providers=["gcp", "vertex"], regions=["us-central1"]))
-    assert ("vertex", "running") == (held.provider, held.status)
+    assert (held.provider, held.status) == ("vertex", "running")
     assert {"gcp", "vertex"} == {attempt.provider for attempt in held.attempts}

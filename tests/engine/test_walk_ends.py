@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Never
 
 import pytest
 
@@ -14,7 +15,6 @@ from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import MARKET, ask, offer, run, wanted
 from tests.engine.test_acquire import create
-from typing import Never
 
 
 def test_stop_ends_before_the_next_attempt(lab) -> None:

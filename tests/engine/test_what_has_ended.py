@@ -8,15 +8,13 @@ import json
 import pytest
 
 from providers.cli import main
-from providers.rehearsal.store import open_store
-from providers.engine.readiness import access
-from providers.engine import keys
-from providers.engine import operations
-from providers.engine.record import ClusterRecord
+from providers.engine import keys, operations
 from providers.engine.desired import ClusterSpec
+from providers.engine.record import ClusterRecord
 from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.plugin import diff
+from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
 
 MACHINE = {"gpu": "H100:8", "spot": "only", "ttl": "20h", "providers": ["gcp"]}

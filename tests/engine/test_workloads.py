@@ -6,17 +6,16 @@ import asyncio
 
 import pytest
 
-from providers.rehearsal.store import open_store
-from providers.engine.readiness import workload
-from providers.engine import keys
-from providers.engine import operations
-from providers.engine.market import planning
-from providers.engine.journal.orders import EVERY
-from providers.engine.record import ClusterRecord
+from providers.engine import keys, operations
 from providers.engine.desired import ClusterSpec
+from providers.engine.journal.orders import EVERY
+from providers.engine.market import planning
+from providers.engine.readiness import workload
+from providers.engine.record import ClusterRecord
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.spec import read_cluster
+from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
 
 CLOUDS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:1", "modal": "L4:1"}

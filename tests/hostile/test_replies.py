@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.rehearsal.store import open_store
-from providers.engine import operations
 from providers.adapters.guard import Cloud
-from providers.home import JOURNAL_FILE
+from providers.engine import operations
 from providers.errors import GpusError, HalfMade, OutcomeUnknown, Unclassified
+from providers.home import JOURNAL_FILE
 from providers.model.machine import GONE
+from providers.rehearsal.store import open_store
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OWNER, Bench, environment
 from tests.contract.test_aws import HARNESS as AWS
 from tests.contract.test_clore import HARNESS as CLORE

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.adapters import registry
-from providers.adapters.aws import compile as ec2, region_facts, first_boot
-from providers.adapters.gcp import compile as gce, machine_metadata
+from providers.adapters.aws import compile as ec2
+from providers.adapters.aws import first_boot, region_facts
+from providers.adapters.gcp import compile as gce
+from providers.adapters.gcp import machine_metadata
 from providers.adapters.modal import deployment
 from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
@@ -112,11 +114,11 @@ def compiled(spec, name) -> None:
 
 
 def harmless(script) -> None:
-    """bash reads the script without running it, and none of its words is a command that came from
+    """Bash reads the script without running it, and none of its words is a command that came from
     the declaration.
     """
     SEEN["scripts"] += 1
-    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+    done = subprocess.run(["bash", "-n"], check=False, input=script, capture_output=True, text=True)
     assert done.returncode == 0, f"{done.stderr}\n{script}"
     if "CANARY" in script:
         executed(script)
@@ -176,7 +178,12 @@ def executed(script) -> None:
         )
         bash = shutil.which("bash")
         subprocess.run(
-            [bash, "-c", inner], cwd=work, env={"PATH": str(tools)}, capture_output=True, timeout=20
+            [bash, "-c", inner],
+            check=False,
+            cwd=work,
+            env={"PATH": str(tools)},
+            capture_output=True,
+            timeout=20,
         )
         assert not list(Path(folder).rglob("*CANARY*")), script
 

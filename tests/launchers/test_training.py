@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -15,7 +16,6 @@ from providers.model.workload import Checkpoint, Process, Program, Task, Workloa
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 from tests.launchers.machines import machines
-from typing import Never
 
 pytestmark = pytest.mark.long
 

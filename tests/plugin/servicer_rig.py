@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Never
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
@@ -12,7 +13,6 @@ from providers.plugin import outputs
 from providers.plugin import properties as wire
 from providers.plugin.servicer import Servicer
 from tests.plugin.test_outputs import held
-from typing import Never
 
 URN = "urn:pulumi:s::gpus::gpu:index:Cluster::train"
 INPUTS = {

@@ -3,8 +3,8 @@
 import pytest
 
 from providers.plugin import diff, outputs
-from providers.plugin.schema import CLUSTER_INPUTS
 from providers.plugin.properties import UNKNOWN
+from providers.plugin.schema import CLUSTER_INPUTS
 
 OLD = {
     "world": "rehearsal",
@@ -171,7 +171,7 @@ def test_the_reason_names_the_fields() -> None:
 
 
 def test_stopping_and_starting_replace_nothing() -> None:
-    """state is an update, never another machine; one that was started by somebody is stopped again."""
+    """State is an update, never another machine; one that was started by somebody is stopped again."""
     assert verdict({"state": "stopped"}).changes and not verdict({"state": "stopped"}).replaces
     stopped = {**OLD, "state": "stopped"}
     started = cluster(stopped, stopped, RUNNING, lambda: True, ())
@@ -352,16 +352,14 @@ def test_a_workload_edit_of_a_providers_own_job_is_told() -> None:
         == "vertex runs the job as it was declared: change `run` for one with this workload"
     )
     assert (
-        ""
-        == cluster(
+        cluster(
             old, new, {**RUNNING, "record": {"applied": {"work": "d1"}}}, lambda: True, ()
         ).later
+        == ""
     )
     assert (
-        ""
-        == cluster(
-            old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()
-        ).later
+        cluster(old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()).later
+        == ""
     )
 
 

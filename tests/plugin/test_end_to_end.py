@@ -176,6 +176,7 @@ def test_the_schema_is_accepted(tmp_path) -> None:
         pytest.fail("wanted pulumi on PATH, found none; run `make setup`")
     done = subprocess.run(
         ["pulumi", "package", "get-schema", str(BIN / "pulumi-resource-gpu")],
+        check=False,
         capture_output=True,
         text=True,
         timeout=60,
@@ -230,7 +231,7 @@ def test_a_job_runs_once_and_a_bump_of_run_makes_another(project) -> None:
     assert "at worst 3 attempts of 1h, $2.42" in shown
     made.up()
     first = made.cluster()["outputs"]
-    assert ("running", "modal") == (first["status"], first["provider"]) and first["ssh"].startswith(
+    assert (first["status"], first["provider"]) == ("running", "modal") and first["ssh"].startswith(
         "modal app logs ap-"
     )
     made.rehearse("advance", "2m")
@@ -241,9 +242,9 @@ def test_a_job_runs_once_and_a_bump_of_run_makes_another(project) -> None:
     made.edit('run: "1"', 'run: "2"')
     assert "a new run is asked for" in " ".join(made.preview().split())
     made.up()
-    assert made.cluster()["outputs"]["handles"] != first["handles"] and 1 == len(made.machines())
+    assert made.cluster()["outputs"]["handles"] != first["handles"] and len(made.machines()) == 1
     made.destroy()
-    assert [] == made.machines()
+    assert made.machines() == []
 
 
 def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project) -> None:
@@ -271,4 +272,4 @@ def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project) 
     assert after["price_usd_per_hour"] > first["price_usd_per_hour"]
     made.rehearse("latency", "modal", "delete", "5s")
     made.destroy()
-    assert [] == made.machines()
+    assert made.machines() == []

@@ -4,8 +4,8 @@ import pytest
 
 from providers.errors import SpecError
 from providers.plugin import inputs
-from providers.plugin.schema import SPEC_INPUTS
 from providers.plugin.properties import UNKNOWN, Properties
+from providers.plugin.schema import SPEC_INPUTS
 
 GOOD = {
     "world": "rehearsal",

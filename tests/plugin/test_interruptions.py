@@ -84,9 +84,9 @@ def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack) -> None:
     made.rehearse("latency", "modal", "job", "10m")
     made.killed_up("#1", also_plugin=True)
     made.up()
-    assert "running" == made.cluster()["outputs"]["status"] and 1 == len(made.machines())
+    assert made.cluster()["outputs"]["status"] == "running" and len(made.machines()) == 1
     made.destroy()
-    assert [] == made.machines()
+    assert made.machines() == []
 
 
 @pytest.mark.timeout(900)  # many runs, each of which waits for a cloud that refuses

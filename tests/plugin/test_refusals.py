@@ -197,4 +197,4 @@ def test_b46_modal_refuses_bad_gpus_of_a_job_at_preview(project) -> None:
         "left out fallback[0]: A10:8 in one machine: counts on offer: modal 1, 2, 3, 4"
         in " ".join(made.preview().split())
     )
-    assert 0 == made.seen()["mutations"]
+    assert made.seen()["mutations"] == 0

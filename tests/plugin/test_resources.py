@@ -8,9 +8,9 @@ pulumi = pytest.importorskip("pulumi")
 
 from pulumi.runtime.config import set_all_config
 
-from providers.resources import cluster, config, program, stack
 from providers.adapters.gcp.network import subnets
 from providers.model.spec import Fallback, Gpu
+from providers.resources import cluster, config, program, stack
 
 
 def test_subnets_do_not_overlap_and_do_not_move() -> None:

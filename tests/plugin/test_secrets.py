@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from providers.adapters.aws import compile as ec2, first_boot, region_facts
-from providers.adapters.gcp import compile as gce
 from providers.adapters import registry
+from providers.adapters.aws import compile as ec2
+from providers.adapters.aws import first_boot, region_facts
+from providers.adapters.gcp import compile as gce
 from providers.errors import NotConfigured, Unsupported
 from providers.model import secret
 from providers.model.machine import Mark, Order
@@ -196,6 +197,7 @@ class Place:
         )
         return subprocess.run(
             ["bash", "-c", script],
+            check=False,
             env={"PATH": f"{self.folder}/bin:/usr/bin:/bin", "PYTHONPATH": str(self.folder)},
             capture_output=True,
             text=True,
@@ -213,6 +215,7 @@ VALUE = 'it\'s $(touch pwned) `x` "q" \\ and a\nnewline'
 def sourced(place):
     done = subprocess.run(
         ["bash", "-c", f'set -a; . "{place.env}"; printf %s "$HF_TOKEN"'],
+        check=False,
         capture_output=True,
         text=True,
         cwd=place.folder,
@@ -245,7 +248,7 @@ def test_a_google_machine_fetches_its_own(tmp_path) -> None:
     place.tool(
         "docker",
         'case "$1" in info) echo nvidia;; run) printf %s "$HF_TOKEN" > '
-        + f"{tmp_path}/given;; inspect) exit 1;; esac",
+        f"{tmp_path}/given;; inspect) exit 1;; esac",
     )
     spec = check(
         secrets=ALL, options={**ACCOUNTS, "gcp": {**ACCOUNTS["gcp"], "container": "me/image:1"}}

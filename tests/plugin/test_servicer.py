@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Never
 
 import grpc
 import pytest
@@ -25,7 +26,6 @@ from tests.plugin.servicer_rig import (  # noqa: F401
     struct,
 )
 from tests.plugin.test_outputs import held
-from typing import Never
 
 
 def test_check_names_each_problem_with_its_path(servicer) -> None:

@@ -122,4 +122,4 @@ def rig(tmp_path):
     yield made
     made.server.close()
     made.store.close()
-    assert [] == made.server.faulty
+    assert made.server.faulty == []

@@ -92,7 +92,7 @@ class Bench:
     def up(self, ticket, after_s=10.0):
         self.clock.at += after_s
         ticket = self.adapter.poll(ticket)
-        assert "done" == ticket.state
+        assert ticket.state == "done"
         return ticket
 
     def posts(self):

@@ -106,7 +106,7 @@ def rig(tmp_path):
     rig = Rig(tmp_path)
     yield rig
     rig.server.close()
-    assert [] == rig.server.faulty
+    assert rig.server.faulty == []
 
 
 @contextlib.contextmanager

@@ -2,11 +2,11 @@
 
 import time
 
-from providers.rehearsal.clouds import modal
 from providers.adapters.modal.adapter import Modal
 from providers.adapters.modal.client import Client
-from providers.adapters.modal.sign_in import Credentials
 from providers.adapters.modal.sdk import import_client
+from providers.adapters.modal.sign_in import Credentials
+from providers.rehearsal.clouds import modal
 from providers.rehearsal.clouds.modal.state import State
 from providers.rehearsal.store import Store
 

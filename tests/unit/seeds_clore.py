@@ -1,12 +1,12 @@
 """Document 003 (several GPUs on a marketplace): every command and table row, with its verdict."""
 
 from providers.catalog.hardware import hardware
-from providers.remote import driver
 from providers.model.workload import Task, Workload
-from providers.workloads.sizing import memory, parallelism, throughput
-from providers.workloads.sizing.architecture import find
+from providers.remote import driver
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.recipes import RECIPES
+from providers.workloads.sizing import memory, parallelism, throughput
+from providers.workloads.sizing.architecture import find
 from tests.unit.seeds_judge import (
     NO_FIT,
     RIGHT,
@@ -147,9 +147,9 @@ SERVERS = [
     documented("003", "ComfyUI: the VAE on another GPU than the model", WRONG, "only with nodes of third parties; ComfyUI itself draws on one GPU (`--cuda-device`)", "docs.comfy.org, 2026-11"),
     holds("003", "WebUI: `--device-id 0`", RIGHT, lambda: not refused("sd-webui", args=(("device-id", 0),)), "one GPU's number", LAUNCHER),
     holds("003", "WebUI: `--lowvram --device-id 0,1` uses two GPUs", WRONG, lambda: not refused("sd-webui", args=(("lowvram", True), ("device-id", "0,1"))), "it takes one number, and the WebUI draws on one GPU: refused", LAUNCHER),
-    documented("003", "FLUX: `enable_model_cpu_offload()` spreads the pipeline over GPUs", WRONG, "it moves parts between the CPU and one GPU; `device_map=\"balanced\"` spreads", "huggingface.co/docs/diffusers, 2026-11"),
-    documented("003", "FLUX: `pipe.to(\"cuda:0\")` after it", WRONG, "one or the other: moved by hand after offloading, it warns and the saving is lost", "diffusers, DiffusionPipeline.to, 2026-11"),
-    holds("003", "FLUX.1-dev in bf16, moved whole to one card of 24 GB", NO_FIT, lambda: (12e9 + 4.8e9) * 2 / memory.GIB < memory.usable_gib("RTX-4090"), lambda: f"12 B parameters and 4.8 B of text encoders are {(12e9 + 4.8e9) * 2 / memory.GIB:.1f} GiB, {memory.usable_gib('RTX-4090'):.1f} are usable", SIZING),
+    documented("003", "FLUX: `enable_model_cpu_offload()` spreads the pipeline over GPUs", WRONG, 'it moves parts between the CPU and one GPU; `device_map="balanced"` spreads', "huggingface.co/docs/diffusers, 2026-11"),
+    documented("003", 'FLUX: `pipe.to("cuda:0")` after it', WRONG, "one or the other: moved by hand after offloading, it warns and the saving is lost", "diffusers, DiffusionPipeline.to, 2026-11"),
+    holds("003", "FLUX.1-dev in bf16, moved whole to one card of 24 GB", NO_FIT, lambda: memory.usable_gib("RTX-4090") > (12e9 + 4.8e9) * 2 / memory.GIB, lambda: f"12 B parameters and 4.8 B of text encoders are {(12e9 + 4.8e9) * 2 / memory.GIB:.1f} GiB, {memory.usable_gib('RTX-4090'):.1f} are usable", SIZING),
 ]
 
 TRAINING = [

@@ -17,10 +17,10 @@ from providers.catalog.hardware import hardware
 from providers.errors import SpecError
 from providers.model.money import usd
 from providers.model.workload import Task, Workload
-from providers.workloads.sizing import gpus
-from providers.workloads.sizing.architecture import find
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.recipes import RECIPES
+from providers.workloads.sizing import gpus
+from providers.workloads.sizing.architecture import find
 from providers.workloads.sizing.gpus import FITS, TIGHT, Serve, Train, judge
 
 RIGHT, WRONG, STALE, NO_FIT = "right", "wrong", "stale", "does not fit"

@@ -5,7 +5,7 @@ row, with its verdict.
 from providers.adapters.modal import CAPABILITIES, gpu
 from providers.adapters.modal.gpu import LONG_WAIT_ABOVE, SOLD
 from providers.catalog.hardware import achieved_tflops, hardware
-from providers.workloads.sizing import memory, gpus, throughput
+from providers.workloads.sizing import gpus, memory, throughput
 from providers.workloads.sizing.architecture import find
 from providers.workloads.sizing.gpus import Serve
 from tests.unit.seeds_judge import (
@@ -116,7 +116,7 @@ NAMES = [
 
 # fmt: off
 FIRST = [
-    holds("000", "A function with `gpu=\"A100\"` runs on an A100", RIGHT, lambda: read("A100") == ("A100", 1) and gpu.text("A100", 1) == "A100-40GB:1", "yes; a bare A100 may come with 80 GB, so we write the size out", MODAL),
+    holds("000", 'A function with `gpu="A100"` runs on an A100', RIGHT, lambda: read("A100") == ("A100", 1) and gpu.text("A100", 1) == "A100-40GB:1", "yes; a bare A100 may come with 80 GB, so we write the size out", MODAL),
     *NAMES,
     holds("000", "This list of Modal's GPUs is whole", STALE, lambda: not {"B300", "RTX-PRO-6000"} & set(SOLD), "B300 and RTX PRO 6000 came later", MODAL),
     holds("000", "T4 is the entry level", RIGHT, lambda: hourly("T4") == min(hourly(name) for name in SOLD if name != "A10G"), "the cheapest hour at Modal", CATALOG),
@@ -129,7 +129,7 @@ FIRST = [
     holds("000", "H100 is the top of Hopper", STALE, lambda: hardware("H100").memory_gib >= hardware("H200").memory_gib, "the H200 is Hopper too, with more and faster memory", SPEEDS),
     holds("000", "H200 is a better Hopper with more memory", RIGHT, lambda: hardware("H200").architecture == hardware("H100").architecture == "Hopper" and hardware("H200").memory_gib > 80, "141 GB against 80, the same arithmetic", SPEEDS),
     holds("000", "B200 is the latest Blackwell", STALE, lambda: "B300" not in SOLD, "B300 is sold since", MODAL),
-    holds("000", "`gpu=\"H100:8\"` gives eight", RIGHT, lambda: read("H100:8") == ("H100", 8) and gpu.text("H100", 8) == "H100:8", "sent as it stands", MODAL),
+    holds("000", '`gpu="H100:8"` gives eight', RIGHT, lambda: read("H100:8") == ("H100", 8) and gpu.text("H100", 8) == "H100:8", "sent as it stands", MODAL),
     fits("000", "Eight H100 run Llama 405B, as its name says (16 bit)", NO_FIT, "Llama-3.1-405B", "bf16", "H100", 8),
     fits("000", "Eight H100 run Llama 405B in fp8", RIGHT, "Llama-3.1-405B", "fp8", "H100", 8),
     holds("000", "More than 2 GPUs may wait longer", RIGHT, lambda: LONG_WAIT_ABOVE == 2 and any("longer above 2 GPUs" in note for note in gpu.notes("A100-80GB", 4)), "the plan says so from 3 on", MODAL),
@@ -140,14 +140,14 @@ FIRST = [
     holds("000", "For training take an A100: high arithmetic", STALE, lambda: achieved_tflops("A100") > achieved_tflops("L40S"), lambda: f"{achieved_tflops('A100'):.0f} TFLOPS achievable in bf16, {achieved_tflops('L40S'):.0f} on an L40S; its memory is faster", SPEEDS),
     holds("000", "For work short of memory take an H200 or an A100 of 80 GB", RIGHT, lambda: hardware("H200").memory_gib > hardware("A100-80GB").memory_gib > hardware("L40S").memory_gib, "141 and 80 GB; B200 and B300 have more still", SPEEDS),
     fits("000", "Eight B200 run DeepSeek", RIGHT, "deepseek-ai/DeepSeek-V3", "fp8", "B200", 8),
-    holds("000", "`gpu=\"B200:8\"` is the strongest there is", STALE, lambda: "B300" not in SOLD, "B300 is sold since", MODAL),
+    holds("000", '`gpu="B200:8"` is the strongest there is', STALE, lambda: "B300" not in SOLD, "B300 is sold since", MODAL),
     holds("000", "Modal may raise an H100 to an H200 at no charge", RIGHT, lambda: SOLD["H100"].upgrade == "H200" and gpu.delivered_as_ordered("H100", "H200", exact=False), "an H200 counts as delivered as ordered", MODAL),
     holds("000", "H200: 141 GB and 4.8 TB/s against 80 GB and 3.35 TB/s", RIGHT, lambda: [(hardware(name).memory_gib, hardware(name).bandwidth_tb_s) for name in ("H200", "H100")] == [(141, 4.8), (80, 3.35)], "as on the sheets", SPEEDS),
     holds("000", "`H100!` keeps the H100", RIGHT, lambda: gpu.text("H100", 1, exact=True) == "H100!:1" and not gpu.delivered_as_ordered("H100", "H200", exact=True), "our spelling is the same", MODAL),
     fits("000", "One A100 (40 GB) runs Qwen 7B", RIGHT, "Qwen2-7B", "bf16", "A100", 1),
     fits("000", "One A100-80GB runs Llama 70B, as its name says (16 bit)", NO_FIT, "Llama-3.1-70B", "bf16", "A100-80GB", 1),
     fits("000", "One A100-80GB runs Llama 70B in 4 bits", RIGHT, "Llama-3.1-70B", "awq", "A100-80GB", 1),
-    holds("000", "`gpu=[\"H100\", \"A100-40GB:2\"]` is a fallback in this order", RIGHT, lambda: [read(text) for text in ("H100", "A100-40GB:2")] == [("H100", 1), ("A100", 2)], "here: `gpu: H100` with `fallback: [{gpu: A100:2}]`", MODAL),
+    holds("000", '`gpu=["H100", "A100-40GB:2"]` is a fallback in this order', RIGHT, lambda: [read(text) for text in ("H100", "A100-40GB:2")] == [("H100", 1), ("A100", 2)], "here: `gpu: H100` with `fallback: [{gpu: A100:2}]`", MODAL),
     holds("000", "Two A100 of 40 GB stand in for one of 80 GB", NO_FIT, lambda: memory.serving(find("Llama-3.1-8B"), "bf16", context=8192, concurrency=1, tensor=2).total * 2 <= memory.serving(find("Llama-3.1-8B"), "bf16", context=8192, concurrency=1).total, "only a model that is split over both; overhead counts twice, so two halves hold less than one whole", SIZING),
     holds("000", "Several GPUs of one machine are supported; several machines are a closed beta", STALE, lambda: CAPABILITIES.max_nodes != 1, f"`modal.clustered` is public in client 1.6.4 ({PAGE}); we buy one container at a time there", MODAL),
     holds("000", "A framework that runs the script again is started as a process of its own", RIGHT, lambda: line("lightning", count=2).startswith("python3 train.py"), "our launcher always does", LAUNCHER),
@@ -220,10 +220,10 @@ SECOND = [
     holds("001", "Quick test: T4, 10 epochs in a time limit of 30 minutes", NO_FIT, lambda: 10 * 3 * 60 * 1.1 <= 1800, "10 x 3 minutes are 30: nothing is left for the start", SIZING),
     holds("001", "Full training: A10G, 100 epochs in 4 hours", RIGHT, lambda: 1.1 * throughput.scaled_hours(5, "T4", "A10", "fp16")[1] <= 4, lambda: f"{throughput.scaled_hours(5, 'T4', 'A10', 'fp16')[1]:.1f} h by the sheets", SIZING),
     holds("001", "Large experiment: A100, 200 epochs in 2 hours", RIGHT, lambda: 1.1 * 200 * 30 <= 7200, lambda: f"100 minutes by its own figure; {2 * throughput.scaled_hours(5, 'T4', 'A100', 'fp16')[1]:.1f} h by the sheets, so leave more", SIZING),
-    holds("001", "Very large models: A100-80GB or H100, 8 hours", RIGHT, lambda: {"A100-80GB", "H100"} <= set(SOLD) and 8 * 3600 <= CAPABILITIES.max_ttl_s, "both are sold, and a function may run 24 h", MODAL),
-    holds("001", "`gpu=\"A10G\"`, `timeout=3600 * 4`", STALE, lambda: gpu.text("A10G", 1) == "A10G:1", "taken, as another name of A10; the limit is within 24 h", MODAL),
-    holds("001", "`gpu=\"T4\"`, `timeout=3600 * 6`", RIGHT, lambda: read("T4") == ("T4", 1) and 5 * 1.1 <= 6, "5 h and a tenth more", MODAL),
-    holds("001", "`gpu=\"A100\"` with 40 GB, `timeout=3600 * 2`", RIGHT, lambda: read("A100") == ("A100", 1) and 1.1 * throughput.scaled_hours(5, "T4", "A100", "fp16")[1] <= 2, "about 1 h by the sheets", MODAL),
+    holds("001", "Very large models: A100-80GB or H100, 8 hours", RIGHT, lambda: {"A100-80GB", "H100"} <= set(SOLD) and CAPABILITIES.max_ttl_s >= 8 * 3600, "both are sold, and a function may run 24 h", MODAL),
+    holds("001", '`gpu="A10G"`, `timeout=3600 * 4`', STALE, lambda: gpu.text("A10G", 1) == "A10G:1", "taken, as another name of A10; the limit is within 24 h", MODAL),
+    holds("001", '`gpu="T4"`, `timeout=3600 * 6`', RIGHT, lambda: read("T4") == ("T4", 1) and 5 * 1.1 <= 6, "5 h and a tenth more", MODAL),
+    holds("001", '`gpu="A100"` with 40 GB, `timeout=3600 * 2`', RIGHT, lambda: read("A100") == ("A100", 1) and 1.1 * throughput.scaled_hours(5, "T4", "A100", "fp16")[1] <= 2, "about 1 h by the sheets", MODAL),
     documented("001", "`modal run FILE --epochs N`", RIGHT, "parameters of the local entry point become flags; here: `gpus run --on T4:1 -- COMMAND`", "modal.com/docs/reference/cli/run, 2026-09"),
     documented("001", "Three `modal run ... &` train three configurations at once", RIGHT, "three apps, each billed for itself; each ends with its client, unless it was started with `--detach`", "modal.com/docs/guide/apps, 2026-09"),
     holds("001", "Debug on a T4, then train on the larger card", RIGHT, lambda: hourly("T4") < hourly("A10") < hourly("A100"), "the cheapest hour for what does not need speed", CATALOG),

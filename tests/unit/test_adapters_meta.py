@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 import providers.adapters
-from providers.engine.desired import ClusterSpec
+from providers.adapters import base, registry
+from providers.adapters.guard import Cloud
 from providers.catalog import offers as catalog
 from providers.catalog.table import table as offer_table
 from providers.engine import operations
+from providers.engine.desired import ClusterSpec
 from providers.engine.market import planning
-from providers.adapters import base, registry
-from providers.adapters.guard import Cloud
 from providers.engine.runtime.world import open_world
 from providers.errors import CloudError
 from providers.model.ask import CAPACITIES, Ask, Choice
 from providers.model.machine import Setup
-from providers.testing.harness import StoreClock
 from providers.testing.contract import Harness
 from providers.testing.fake_adapter import FakeCloud
+from providers.testing.harness import StoreClock
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = ROOT / "providers" / "adapters"
@@ -89,7 +89,7 @@ def test_every_folder_can_be_loaded() -> None:
     providers that its cloud is; none is left out.
     """
     found = registry.scan([str(ADAPTERS)], ())
-    assert () == found.problems
+    assert found.problems == ()
     folders = sorted(path.parent.name for path in ADAPTERS.glob("*/__init__.py"))
     others = [
         manifest.name
@@ -376,19 +376,19 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy) -> None:
     """
     from providers.rehearsal.store import open_store
 
-    assert "dummy" in registry.manifests() and () == registry.problems()
+    assert "dummy" in registry.manifests() and registry.problems() == ()
     assert set(NAMES) < set(registry.manifests())
 
     ask = Ask((Choice("H100", 8),), providers=("dummy",))
     (candidate,) = planning.plan(ask).candidates
-    assert ("dummy", "moon-a", 1_000_000) == (
+    assert (
         candidate.provider,
         candidate.zone,
         candidate.micro_usd,
-    )
+    ) == ("dummy", "moon-a", 1_000_000)
     everywhere = planning.plan(Ask((Choice("H100", 8),), rank="price"))
     assert (
-        "dummy" == everywhere.best.provider
+        everywhere.best.provider == "dummy"
         and len({found.provider for found in everywhere.candidates}) > 1
     )
 
@@ -399,10 +399,10 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy) -> None:
         held = run(
             operations.create(world, ClusterSpec("own", "train", ask, Setup(), "f1"), "gen1")
         )
-        assert ("running", "dummy", ()) == (held.status, held.provider, held.reasons)
-        assert 1 == len(cloud.alive)
+        assert (held.status, held.provider, held.reasons) == ("running", "dummy", ())
+        assert len(cloud.alive) == 1
         run(operations.delete(world, held))
-        assert [] == cloud.alive
+        assert cloud.alive == []
     finally:
         world.close()
 

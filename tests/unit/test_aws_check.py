@@ -42,20 +42,20 @@ def test_check_tells_what_is_there(rig) -> None:
         )
     }
     assert (
-        "unknown" == found["quota P on-demand"].state
+        found["quota P on-demand"].state == "unknown"
         and "do not tell" in found["quota P on-demand"].found
     )
     rig.store.clear_faults()
     found = {line.topic: line for line in rig.ec2.check()}
     assert (
-        "missing" == found["quota P on-demand"].state
+        found["quota P on-demand"].state == "missing"
         and "L-417A185B" in found["quota P on-demand"].todo
     )
-    assert ("ok", True) == (
+    assert (
         found["quota P spot"].state,
         "0 in 1 regions" in found["quota P spot"].found,
-    )
-    assert [] == rig.left()[0], "DryRun makes nothing"
+    ) == ("ok", True)
+    assert rig.left()[0] == [], "DryRun makes nothing"
 
 
 def test_check_tells_what_is_refused(rig) -> None:
@@ -64,12 +64,12 @@ def test_check_tells_what_is_refused(rig) -> None:
     """
     rig.store.add_fault("aws", "sts.GetCallerIdentity", "unauthorized")
     (line,) = rig.ec2.check()
-    assert ("credentials", "refused") == (line.topic, line.state)
+    assert (line.topic, line.state) == ("credentials", "refused")
     rig.store.add_fault("aws", "ec2.RunInstances", "forbidden")
     found = {line.topic: line for line in rig.ec2.check()}
-    assert "refused" == found["rights to create"].state and "ec2:" in found["rights to create"].todo
+    assert found["rights to create"].state == "refused" and "ec2:" in found["rights to create"].todo
     dead = Ec2("live", lambda: Client(SESSION, "http://127.0.0.1:9"))
-    assert ["unknown"] == [line.state for line in dead.check()]
+    assert [line.state for line in dead.check()] == ["unknown"]
 
 
 # Connecting
@@ -84,10 +84,10 @@ def test_a_rehearsal_needs_no_account_and_reads_none(tmp_path, monkeypatch) -> N
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     adapter = connected(MANIFEST, "rehearsal", {"regions": "us-east-1, us-east-2"})
-    assert ("aws", "rehearsal", None) == (adapter.name, adapter.world, adapter.offers())
-    assert [] == adapter.find("own1") and adapter._open is None, "an untouched cloud is not asked"
+    assert (adapter.name, adapter.world, adapter.offers()) == ("aws", "rehearsal", None)
+    assert adapter.find("own1") == [] and adapter._open is None, "an untouched cloud is not asked"
     assert adapter.submit(order(candidate(machine_type="g6.xlarge")))
-    assert 1 == len(connected(MANIFEST, "rehearsal", {}).find("own1"))
+    assert len(connected(MANIFEST, "rehearsal", {}).find("own1")) == 1
 
 
 def test_live_without_credentials_is_not_configured(tmp_path, monkeypatch) -> None:

@@ -17,7 +17,7 @@ def options(**given):
 
 
 def valid(operation, body) -> None:
-    """botocore accepts the body: names, types and required members."""
+    """Botocore accepts the body: names, types and required members."""
     report = ParamValidator().validate(
         body, wire.model("ec2").operation_model(operation).input_shape
     )
@@ -80,21 +80,22 @@ def test_a_fleet_tries_overrides_in_the_plans_order() -> None:
     call = native.creating_call(
         order(candidate(A), candidate(B, "p4d.24xlarge"), candidate(C)), AROUND
     )
-    assert (native.FLEET, "us-east-1") == (call.method, call.region)
+    assert (call.method, call.region) == (native.FLEET, "us-east-1")
     (config,) = call.body["LaunchTemplateConfigs"]
-    assert [
+    assert config["Overrides"] == [
         {"InstanceType": "p5.48xlarge", "Priority": 0.0, "AvailabilityZoneId": A},
         {"InstanceType": "p4d.24xlarge", "Priority": 1.0, "AvailabilityZoneId": B},
         {"InstanceType": "p5.48xlarge", "Priority": 2.0, "AvailabilityZoneId": C},
-    ] == config["Overrides"]
-    assert ("instant", TOKEN, {"AllocationStrategy": "prioritized"}) == (
+    ]
+    assert (
         call.body["Type"],
         call.body["ClientToken"],
         call.body["OnDemandOptions"],
-    )
-    assert {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"} == call.body[
-        "TargetCapacitySpecification"
-    ]
+    ) == ("instant", TOKEN, {"AllocationStrategy": "prioritized"})
+    assert call.body["TargetCapacitySpecification"] == {
+        "TotalTargetCapacity": 1,
+        "DefaultTargetCapacityType": "on-demand",
+    }
     assert (
         call.template["LaunchTemplateName"]
         == config["LaunchTemplateSpecification"]["LaunchTemplateName"]
@@ -108,14 +109,14 @@ def test_b36_spot_is_one_time_and_ends() -> None:
     call = native.creating_call(
         order(candidate(A, capacity="spot"), candidate(B, capacity="spot")), AROUND
     )
-    assert "terminate" == call.body["SpotOptions"]["InstanceInterruptionBehavior"]
-    assert "spot" == call.body["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
+    assert call.body["SpotOptions"]["InstanceInterruptionBehavior"] == "terminate"
+    assert call.body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "spot"
     assert "InstanceMarketOptions" not in call.template["LaunchTemplateData"]
     several = native.creating_call(order(candidate(A, capacity="spot", nodes=2), nodes=2), AROUND)
-    assert {
+    assert several.body["InstanceMarketOptions"]["SpotOptions"] == {
         "SpotInstanceType": "one-time",
         "InstanceInterruptionBehavior": "terminate",
-    } == several.body["InstanceMarketOptions"]["SpotOptions"]
+    }
     valid("CreateFleet", call.body)
     valid("RunInstances", several.body)
 
@@ -124,14 +125,14 @@ def test_zone_ids_become_names_where_the_api_model_has_no_ids() -> None:
     """An older client's overrides and placement name the account's own zone."""
     around = AROUND._replace(zone_names=((A, "us-east-1f"), (B, "us-east-1a")))
     fleet = native.creating_call(order(candidate(A), candidate(B)), around)
-    assert ["us-east-1f", "us-east-1a"] == [
+    assert [
         item["AvailabilityZone"] for item in fleet.body["LaunchTemplateConfigs"][0]["Overrides"]
-    ]
+    ] == ["us-east-1f", "us-east-1a"]
     assert (
-        "us-east-1f"
-        == native.creating_call(
-            order(candidate(nodes=2), nodes=2, **options(efa=False)), around
-        ).body["Placement"]["AvailabilityZone"]
+        native.creating_call(order(candidate(nodes=2), nodes=2, **options(efa=False)), around).body[
+            "Placement"
+        ]["AvailabilityZone"]
+        == "us-east-1f"
     )
 
 
@@ -183,10 +184,10 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image() -> None:
         } == mapping
     asked = order(**options(volume_type="io2", volume_iops=4000))
     assert (
-        4000
-        == native.creating_call(asked, AROUND).template["LaunchTemplateData"][
-            "BlockDeviceMappings"
-        ][0]["Ebs"]["Iops"]
+        native.creating_call(asked, AROUND).template["LaunchTemplateData"]["BlockDeviceMappings"][
+            0
+        ]["Ebs"]["Iops"]
+        == 4000
     )
 
 
@@ -200,16 +201,16 @@ def test_options_reach_the_template() -> None:
     )
     call = native.creating_call(order(candidate(A), **given), AROUND)
     data = call.template["LaunchTemplateData"]
-    assert ("me", {"Arn": "arn:aws:iam::123456789012:instance-profile/t"}) == (
+    assert (
         data["KeyName"],
         data["IamInstanceProfile"],
-    )
-    assert {"GroupName": "mine"} == data["Placement"] and {"HttpTokens": "required"} == data[
-        "MetadataOptions"
-    ]
+    ) == ("me", {"Arn": "arn:aws:iam::123456789012:instance-profile/t"})
+    assert data["Placement"] == {"GroupName": "mine"} and data["MetadataOptions"] == {
+        "HttpTokens": "required"
+    }
     (override,) = call.body["LaunchTemplateConfigs"][0]["Overrides"]
     assert (
-        "subnet-0123456789abcdef0" == override["SubnetId"] and "AvailabilityZoneId" not in override
+        override["SubnetId"] == "subnet-0123456789abcdef0" and "AvailabilityZoneId" not in override
     )
     valid("CreateFleet", call.body)
 
@@ -246,12 +247,12 @@ def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa() -> None:
     """
     wanted = order(candidate(nodes=4), nodes=4)
     call = native.creating_call(wanted, AROUND)
-    assert (native.RUN, 4, 4, TOKEN) == (
+    assert (
         call.method,
         call.body["MinCount"],
         call.body["MaxCount"],
         call.body["ClientToken"],
-    )
+    ) == (native.RUN, 4, 4, TOKEN)
     assert {"GroupName": f"gpus-{TOKEN}"} == call.body["Placement"] and (
         f"gpus-{TOKEN}",
         True,
@@ -260,7 +261,7 @@ def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa() -> None:
         (item["NetworkCardIndex"], item["DeviceIndex"], item["InterfaceType"])
         for item in call.body["NetworkInterfaces"]
     ]
-    assert [(0, 0, "efa"), (1, 1, "efa-only")] == cards[:2] and 32 == len(cards) == len(set(cards))
+    assert cards[:2] == [(0, 0, "efa"), (1, 1, "efa-only")] and 32 == len(cards) == len(set(cards))
     assert {"subnet-0"} == {
         item["SubnetId"] for item in call.body["NetworkInterfaces"]
     } and "SecurityGroupIds" not in call.body
@@ -273,8 +274,8 @@ def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa() -> None:
         == MANIFEST.pricing.notes(candidate(), Setup())
         == MANIFEST.pricing.notes(candidate(machine_type="g6.8xlarge", nodes=2), Setup())
     )
-    assert () == MANIFEST.pricing.notes(
-        candidate(nodes=4), Setup(options=(("aws", {"efa": False}),))
+    assert (
+        MANIFEST.pricing.notes(candidate(nodes=4), Setup(options=(("aws", {"efa": False}),))) == ()
     )
     assert "no run limit" in MANIFEST.pricing.notes(candidate(), Setup(ttl_s=3600))[0]
     valid("RunInstances", call.body)
@@ -285,28 +286,26 @@ def test_efa_follows_the_card_layout_of_the_family() -> None:
     EFA is demanded.
     """
     b300 = machines.efa_cards("p6-b300.48xlarge")
-    assert (0, 0, "interface") == b300[0] and 17 == len(b300)
+    assert b300[0] == (0, 0, "interface") and len(b300) == 17
     small = native.creating_call(
         order(candidate(machine_type="g5.xlarge", nodes=2), nodes=2), AROUND
     )
-    assert (
-        "NetworkInterfaces" not in small.body
-        and ["sg-0123456789abcdef0"] == small.body["SecurityGroupIds"]
-    )
+    assert "NetworkInterfaces" not in small.body and small.body["SecurityGroupIds"] == [
+        "sg-0123456789abcdef0"
+    ]
     with pytest.raises(Unsupported, match="EFA"):
         native.creating_call(
             order(candidate(machine_type="g5.xlarge"), **options(efa=True)), AROUND
         )
     one = native.creating_call(order(candidate(), **options(efa=True)), AROUND)
-    assert "efa" == one.template["LaunchTemplateData"]["NetworkInterfaces"][0]["InterfaceType"]
-    assert "subnet-0" == one.body["LaunchTemplateConfigs"][0]["Overrides"][0]["SubnetId"]
+    assert one.template["LaunchTemplateData"]["NetworkInterfaces"][0]["InterfaceType"] == "efa"
+    assert one.body["LaunchTemplateConfigs"][0]["Overrides"][0]["SubnetId"] == "subnet-0"
     plain = native.creating_call(
         order(candidate(nodes=2), nodes=2, **options(efa=False, placement_group="none")), AROUND
     )
-    assert (
-        "NetworkInterfaces" not in plain.body
-        and {"AvailabilityZoneId": A} == plain.body["Placement"]
-    )
+    assert "NetworkInterfaces" not in plain.body and plain.body["Placement"] == {
+        "AvailabilityZoneId": A
+    }
 
 
 @pytest.mark.parametrize("block", [False, True])
@@ -320,12 +319,12 @@ def test_an_own_reservation_or_capacity_block_is_named(block) -> None:
     call = native.creating_call(
         order(candidate(A, capacity="reservation", reservation="cr-0123456789abcdef0")), around
     )
-    assert native.RUN == call.method
+    assert call.method == native.RUN
     assert (
-        "cr-0123456789abcdef0"
-        == call.body["CapacityReservationSpecification"]["CapacityReservationTarget"][
+        call.body["CapacityReservationSpecification"]["CapacityReservationTarget"][
             "CapacityReservationId"
         ]
+        == "cr-0123456789abcdef0"
     )
     assert ({"MarketType": "capacity-block"} if block else None) == call.body.get(
         "InstanceMarketOptions"
@@ -337,14 +336,14 @@ def test_several_network_cards_have_no_public_address() -> None:
     """Nodes joined by EFA over several cards are not reached from here; a single machine is."""
     several = candidate(machine_type="p5.48xlarge", nodes=2)
     assert "no public address" in demands.unreachable(several, Setup())
-    assert "" == demands.unreachable(several, Setup(options=(("efa", False),)))
-    assert "" == demands.unreachable(candidate(machine_type="p5.48xlarge"), Setup())
+    assert demands.unreachable(several, Setup(options=(("efa", False),))) == ""
+    assert demands.unreachable(candidate(machine_type="p5.48xlarge"), Setup()) == ""
 
 
 def test_a_kept_machine_is_stopped_and_may_be_started_again() -> None:
     """on_ttl keep: the shutdown stops it. A one-time Spot machine can't be kept, so it is refused."""
     call = native.creating_call(order(ttl_s=3600, on_ttl="keep"), AROUND)
-    assert "stop" == call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"]
+    assert call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"] == "stop"
     with pytest.raises(Unsupported, match="on_ttl") as caught:
         native.creating_call(order(candidate(capacity="spot"), ttl_s=3600, on_ttl="keep"), AROUND)
     assert (Scope("aws", capacity="spot"),) == caught.value.scopes

@@ -4,7 +4,7 @@ import pytest
 
 from providers.errors import NoCapacity, Transient
 from providers.model.machine import Handle
-from providers.rehearsal.clouds.aws import calls, instances, console
+from providers.rehearsal.clouds.aws import calls, console, instances
 from tests.unit.aws_rig import (
     REGION,
     B,
@@ -27,12 +27,12 @@ def test_delete_leaves_nothing(rig) -> None:
     assert {"stopping"} == {node.status for node in rig.ec2.observe(first.handles)}
     rig.moment += 2
     assert {"gone"} == {node.status for node in rig.ec2.observe(first.handles)}
-    assert [] == rig.left()[2] and 1 == len(rig.left()[3]), (
+    assert rig.left()[2] == [] and len(rig.left()[3]) == 1, (
         "the owner's other machine still uses the security group"
     )
     rig.ec2.delete(second.handles[0])
     rig.moment += 2
-    assert "gone" == rig.ec2.observe(second.handles)[0].status and NOTHING == rig.left()
+    assert rig.ec2.observe(second.handles)[0].status == "gone" and rig.left() == NOTHING
     calls_before = rig.count("TerminateInstances")
     rig.ec2.delete(second.handles[0])
     rig.ec2.delete(Handle("aws", f"{REGION}/i-0123456789abcdef0"))
@@ -53,9 +53,9 @@ def test_b36_a_persistent_request_is_cancelled_first(rig) -> None:
         for request in rig.store.requests("ec2.*")
         if request.method.startswith(("ec2.Cancel", "ec2.Terminate"))
     ]
-    assert ["ec2.CancelSpotInstanceRequests", "ec2.TerminateInstances"] == methods
+    assert methods == ["ec2.CancelSpotInstanceRequests", "ec2.TerminateInstances"]
     rig.moment += 2
-    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
+    assert rig.ec2.observe(ticket.handles)[0].status == "gone" and rig.left() == NOTHING
 
 
 def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig) -> None:
@@ -68,10 +68,10 @@ def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig) -> Non
         rows.write_thing({**request, "type": "persistent"})
         (machine,) = rows.instances()
         calls.launch.again(rows, machine)
-    assert 2 == len(rig.left()[0])
+    assert len(rig.left()[0]) == 2
     rig.ec2.delete(ticket.handles[0])
     rig.moment += 2
-    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
+    assert rig.ec2.observe(ticket.handles)[0].status == "gone" and rig.left() == NOTHING
 
 
 def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig) -> None:
@@ -83,23 +83,23 @@ def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig) -> No
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
     rig.ec2.update(ticket.handles[0], {"state": "stopped"})
-    assert ["disabled"] == [
+    assert [
         item["State"]
         for item in rig.boto("describe_spot_instance_requests")["SpotInstanceRequests"]
-    ]
+    ] == ["disabled"]
     rig.ec2.delete(ticket.handles[0])
     methods = [
         request.method
         for request in rig.store.requests("ec2.*")
         if request.method.startswith(("ec2.Cancel", "ec2.Terminate"))
     ]
-    assert ["ec2.CancelSpotInstanceRequests", "ec2.TerminateInstances"] == methods
+    assert methods == ["ec2.CancelSpotInstanceRequests", "ec2.TerminateInstances"]
     rig.moment += 2
-    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
-    assert ["cancelled"] == [
+    assert rig.ec2.observe(ticket.handles)[0].status == "gone" and rig.left() == NOTHING
+    assert [
         item["State"]
         for item in rig.boto("describe_spot_instance_requests")["SpotInstanceRequests"]
-    ]
+    ] == ["cancelled"]
 
 
 def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig) -> None:
@@ -112,11 +112,11 @@ def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig) -> None:
         rows.write_thing({**request, "type": "persistent"})
         instances.preempt(rows, rows.instances()[0])
     rig.moment += 2
-    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and 1 == len(rig.left()[0])
+    assert rig.ec2.observe(ticket.handles)[0].status == "gone" and len(rig.left()[0]) == 1
     rig.ec2.delete(ticket.handles[0])
-    assert "stopping" == rig.ec2.observe(ticket.handles)[0].status
+    assert rig.ec2.observe(ticket.handles)[0].status == "stopping"
     rig.moment += 2
-    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and NOTHING == rig.left()
+    assert rig.ec2.observe(ticket.handles)[0].status == "gone" and rig.left() == NOTHING
 
 
 def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig) -> None:
@@ -127,7 +127,7 @@ def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig) -> None:
         rows.write_thing({**request, "type": "persistent"})
     rig.boto("terminate_instances", InstanceIds=[ticket.handles[0].native_id.split("/")[1]])
     rig.moment += 2
-    assert [{}] == [machine.labels for machine in console.running(rig.store)]
+    assert [machine.labels for machine in console.running(rig.store)] == [{}]
 
 
 def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
@@ -137,7 +137,7 @@ def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
     rig.store.set_stock("aws", "", "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity):
         rig.ec2.submit(order())
-    assert NOTHING == rig.left(), "a refused order takes back what was made for it"
+    assert rig.left() == NOTHING, "a refused order takes back what was made for it"
     owner = [{"Key": "gpus-owner", "Value": "own1"}]
     rig.boto(
         "create_security_group",
@@ -155,7 +155,7 @@ def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
     rig.ec2.find("own1", "train")
     assert 1 == len(rig.left()[1]) == len(rig.left()[3])
     rig.moment += 700
-    assert [] == rig.ec2.find("own1") and NOTHING == rig.left()
+    assert rig.ec2.find("own1") == [] and rig.left() == NOTHING
 
 
 def test_a_group_that_was_tidied_away_in_between_is_a_passing_fault(rig, monkeypatch) -> None:

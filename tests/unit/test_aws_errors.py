@@ -7,7 +7,7 @@ import botocore.parsers
 import pytest
 
 from providers import errors as tree
-from providers.adapters.aws import errors, error_codes, client_errors, machines
+from providers.adapters.aws import client_errors, error_codes, errors, machines
 from providers.adapters.aws.errors import (
     Context,
     from_exception,
@@ -20,13 +20,13 @@ from providers.errors import (
     CloudError,
     NoCapacity,
     NotConfigured,
+    NotEnabled,
     OutcomeUnknown,
     PriceRose,
     QuotaExceeded,
     RateLimited,
     Transient,
     Unclassified,
-    NotEnabled,
     Unsupported,
 )
 from providers.model.offer import Candidate, Offer
@@ -181,7 +181,7 @@ def test_b21_a_vcpu_limit_is_the_regions_bucket(code, capacity, quota) -> None:
 
 
 def test_b21_a_mixed_fleet_blocks_each_pool_by_its_own_error() -> None:
-    """vCPU limit in 1a, Unsupported in 1e, no capacity in 1b: the widest class, and every error's
+    """VCPU limit in 1a, Unsupported in 1e, no capacity in 1b: the widest class, and every error's
     own scopes; the shortest time.
     """
     tried = context(candidate(A), candidate(E), candidate(B))
@@ -193,7 +193,7 @@ def test_b21_a_mixed_fleet_blocks_each_pool_by_its_own_error() -> None:
         ],
         tried,
     )
-    assert isinstance(got, QuotaExceeded) and 600.0 == got.block_s
+    assert isinstance(got, QuotaExceeded) and got.block_s == 600.0
     assert Scope("aws", "us-east-1", E, "p5.48xlarge") in got.scopes
     assert Scope("aws", "us-east-1", B, "p5.48xlarge", capacity="on-demand") in got.scopes
     assert Scope("aws", "us-east-1", gpu_type="A100", capacity="on-demand") in got.scopes
@@ -206,8 +206,8 @@ def test_a_fleet_without_capacity_blocks_the_pools_that_it_tried() -> None:
     tried = context(candidate(A), candidate(B, "p4d.24xlarge"))
     got = from_fleet([pool("InsufficientInstanceCapacity", "us-east-1b", "p4d.24xlarge")], tried)
     assert (Scope("aws", "us-east-1", B, "p4d.24xlarge", capacity="on-demand"),) == got.scopes
-    assert 2 == len(from_fleet([{"ErrorCode": "UnfulfillableCapacity"}], tried).scopes)
-    assert 2 == len(from_fleet([], tried).scopes) and isinstance(from_fleet([], tried), NoCapacity)
+    assert len(from_fleet([{"ErrorCode": "UnfulfillableCapacity"}], tried).scopes) == 2
+    assert len(from_fleet([], tried).scopes) == 2 and isinstance(from_fleet([], tried), NoCapacity)
 
 
 def test_a_fault_inside_an_ended_fleet_is_a_passing_one() -> None:
@@ -221,8 +221,8 @@ def test_a_fault_inside_an_ended_fleet_is_a_passing_one() -> None:
     )
     assert (
         isinstance(unknown, Unclassified)
-        and "BrandNewCode" == unknown.code
-        and "token" == unknown.token
+        and unknown.code == "BrandNewCode"
+        and unknown.token == "token"
     )
 
 
@@ -234,10 +234,10 @@ def test_a_reservation_blocks_no_place() -> None:
         "InsufficientInstanceCapacity",
     ):
         assert (
-            ()
-            == from_response(
+            from_response(
                 response(code), context(candidate(capacity="reservation", reservation="cr-1"))
             ).scopes
+            == ()
         )
 
 
@@ -256,7 +256,7 @@ def test_an_unknown_code_is_unclassified_and_a_bare_status_is_read() -> None:
     status.
     """
     unknown = from_response(response("SomethingNew"), context())
-    assert isinstance(unknown, Unclassified) and "token" == unknown.token
+    assert isinstance(unknown, Unclassified) and unknown.token == "token"
     assert type(from_response(response("502", "Bad Gateway", 502), context())) is OutcomeUnknown
     assert (
         type(from_response(response("502", "Bad Gateway", 502), context(creating=False)))
@@ -293,9 +293,10 @@ def test_no_exception_of_botos_is_unmapped() -> None:
         *every(botocore.exceptions.BotoCoreError),
         *every(botocore.parsers.ResponseParserError),
     ]
-    assert len(kinds) > 60 and [] == [
-        kind for kind in kinds if not client_errors.known_exception(kind)
-    ]
+    assert (
+        len(kinds) > 60
+        and [kind for kind in kinds if not client_errors.known_exception(kind)] == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,4 +347,4 @@ def test_messages_hold_no_secret() -> None:
 def test_rate_limits_wait_in_the_same_place() -> None:
     """Throttling blocks nothing: the same place is asked again."""
     got = from_response(response("RequestLimitExceeded", status=503), context())
-    assert isinstance(got, RateLimited) and () == got.scopes and 0 == got.block_s
+    assert isinstance(got, RateLimited) and got.scopes == () and got.block_s == 0

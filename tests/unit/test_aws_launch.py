@@ -12,7 +12,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.model.machine import Mark
-from providers.rehearsal.clouds.aws import console, places, things, capacity_calls
+from providers.rehearsal.clouds.aws import capacity_calls, console, places
 from tests.unit.aws_rig import (
     REGION,
     A,
@@ -64,8 +64,8 @@ def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
     )
     assert (
         candidate(zone, machine_type, capacity) == ticket.placed
-        and 1 == rig.count("CreateFleet")
-        and 0 == rig.count("RunInstances")
+        and rig.count("CreateFleet") == 1
+        and rig.count("RunInstances") == 0
     )
 
 
@@ -75,12 +75,12 @@ def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig) -> None:
     """
     rig.store.set_stock("aws", A, "p5.48xlarge", "on-demand", 0)
     wanted = order(candidate(A), candidate(B), candidate(A, "p4d.24xlarge"))
-    assert 3 == rig.ec2.group(wanted.candidates)
+    assert rig.ec2.group(wanted.candidates) == 3
     ticket = rig.had(rig.ec2.submit(wanted))
-    assert (B, "p5.48xlarge") == (
+    assert (
         ticket.placed.zone,
         ticket.placed.machine_type,
-    ) and 1 == rig.count("CreateFleet")
+    ) == (B, "p5.48xlarge") and rig.count("CreateFleet") == 1
 
 
 def test_a_fleets_template_is_gone_after_the_call(rig) -> None:
@@ -94,7 +94,7 @@ def test_a_fleets_template_is_gone_after_the_call(rig) -> None:
     rig.store.add_fault("aws", "ec2.CreateFleet", "reply-lost")
     with pytest.raises(OutcomeUnknown):
         rig.ec2.submit(order(candidate(B)))
-    assert 3 == rig.count("CreateLaunchTemplate") and [] == rig.left()[1]
+    assert rig.count("CreateLaunchTemplate") == 3 and rig.left()[1] == []
 
 
 def test_several_nodes_are_all_or_nothing(rig) -> None:
@@ -109,11 +109,11 @@ def test_several_nodes_are_all_or_nothing(rig) -> None:
     assert {""} == {node.external_ip for node in nodes}, (
         "a machine with several cards has no public address"
     )
-    assert 1 == rig.count("RunInstances") and 1 == len(rig.left()[2])
+    assert rig.count("RunInstances") == 1 and len(rig.left()[2]) == 1
     rig.store.set_stock("aws", B, "p5.48xlarge", "on-demand", 3)
     with pytest.raises(NoCapacity):
         rig.ec2.submit(order(candidate(B, nodes=4), nodes=4))
-    assert 4 == len(rig.left()[0]) and 1 == len(rig.left()[2]), (
+    assert len(rig.left()[0]) == 4 and len(rig.left()[2]) == 1, (
         "the refused order's own placement group is gone"
     )
 
@@ -143,9 +143,10 @@ def test_b25_a_lost_answer_is_found_by_the_token(rig, kind, nodes) -> None:
         rig.ec2.submit(wanted)
     assert wanted.token == caught.value.token
     ticket = rig.had(rig.ec2.resume(wanted))
-    assert nodes == len(ticket.handles) == len(rig.left()[0]) and 1 == rig.count(
-        "CreateFleet"
-    ) + rig.count("RunInstances")
+    assert (
+        nodes == len(ticket.handles) == len(rig.left()[0])
+        and rig.count("CreateFleet") + rig.count("RunInstances") == 1
+    )
     assert list(wanted.node_names) == [node.name for node in rig.ec2.observe(ticket.handles)]
 
 
@@ -174,7 +175,7 @@ def test_nothing_made_is_believed_after_several_looks(rig) -> None:
         rig.ec2.submit(wanted)
     looks, before = rig.count("DescribeInstances"), rig.moment
     assert rig.ec2.resume(wanted) is None
-    assert 2 == rig.count("DescribeInstances") - looks and 1.0 <= rig.moment - before
+    assert rig.count("DescribeInstances") - looks == 2 and rig.moment - before >= 1.0
     assert [] == rig.left()[1] == rig.left()[2]
 
 
@@ -184,7 +185,7 @@ def test_the_same_order_sent_twice_makes_one_machine(rig) -> None:
     """
     wanted = order()
     first, again = rig.had(rig.ec2.submit(wanted)), rig.had(rig.ec2.submit(wanted))
-    assert first.handles == again.handles and 1 == len(rig.left()[0])
+    assert first.handles == again.handles and len(rig.left()[0]) == 1
     with pytest.raises(OutcomeUnknown, match="IdempotentParameterMismatch"):
         rig.ec2.submit(wanted._replace(candidates=(candidate(B),)))
 
@@ -197,7 +198,7 @@ def test_half_a_cluster_is_told_with_its_handles(rig) -> None:
     rig.moment += 2
     with pytest.raises(HalfMade, match="InsufficientInstanceCapacity") as caught:
         rig.ec2.poll(ticket)
-    assert 2 == len(caught.value.handles) and caught.value.scopes
+    assert len(caught.value.handles) == 2 and caught.value.scopes
     with pytest.raises(HalfMade, match="2 of 3"):
         rig.ec2.resume(ticket.order)
 
@@ -218,7 +219,7 @@ def test_a_machine_that_ends_while_it_starts_says_why(rig, reason, error) -> Non
     rig.moment += 5
     with pytest.raises(error) as caught:
         rig.ec2.poll(ticket)
-    assert reason == caught.value.code and [] == rig.left()[0]
+    assert reason == caught.value.code and rig.left()[0] == []
 
 
 def test_another_machine_than_ordered_is_half_made(rig) -> None:
@@ -228,14 +229,14 @@ def test_another_machine_than_ordered_is_half_made(rig) -> None:
     ticket = rig.ec2.submit(order(candidate("use1-az1", "p4d.24xlarge")))
     with pytest.raises(HalfMade, match=r"p4d\.24xlarge with 8 x A100") as caught:
         rig.ec2.poll(ticket._replace(order=ticket.order._replace(candidates=(candidate(A),))))
-    assert 1 == len(caught.value.handles)
+    assert len(caught.value.handles) == 1
 
 
 def test_a_machine_that_no_list_shows_yet_is_waited_for(rig) -> None:
     """EC2's lists lag behind its answers: a machine that the answer named is not given up."""
     ticket = rig.ec2.submit(order())
     later = ticket._replace(native=(("region", REGION), ("instances", "i-0123456789abcdef0")))
-    assert "waiting" == rig.ec2.poll(later).state
+    assert rig.ec2.poll(later).state == "waiting"
 
 
 # Reservations
@@ -251,17 +252,17 @@ def test_an_own_reservation_is_used(rig, block) -> None:
             rows, B, "p5.48xlarge", 1, {"Name": "mine"}, block=block
         )["CapacityReservationId"]
     both = [candidate(zone, capacity="reservation", reservation=held) for zone in (A, B)]
-    assert 2 == rig.ec2.group(both)
+    assert rig.ec2.group(both) == 2
     ticket = rig.got(*both)
-    assert (B, "reservation") == (ticket.placed.zone, ticket.placed.capacity) and 1 == rig.count(
+    assert (ticket.placed.zone, ticket.placed.capacity) == (B, "reservation") and rig.count(
         "RunInstances"
-    )
+    ) == 1
     (node,) = rig.ec2.observe(ticket.handles)
-    assert "reservation" == node.capacity
+    assert node.capacity == "reservation"
     named = [candidate(zone, capacity="reservation", reservation="mine") for zone in (A, B)]
     with pytest.raises(NoCapacity, match="0 of its machines are free") as caught:
         rig.ec2.submit(order(*named, generation="gen2"))
-    assert () == caught.value.scopes
+    assert caught.value.scopes == ()
 
 
 @pytest.mark.parametrize(
@@ -282,7 +283,7 @@ def test_a_reservation_that_cannot_serve_is_refused_before_any_call(rig, name, e
         )
     with pytest.raises(error, match=said) as caught:
         rig.ec2.submit(order(candidate(A, capacity="reservation", reservation=name)))
-    assert () == caught.value.scopes and 0 == rig.count("RunInstances")
+    assert caught.value.scopes == () and rig.count("RunInstances") == 0
 
 
 def test_relabel_and_labels(rig) -> None:
@@ -302,12 +303,12 @@ def test_relabel_and_labels(rig) -> None:
         "gpus-generation": "gen9",
         "gpus-labels": "team new",
     }.items() <= machine.labels.items()
-    assert "old" not in machine.labels and "gen9" == rig.ec2.find("own1")[0].mark.generation
+    assert "old" not in machine.labels and rig.ec2.find("own1")[0].mark.generation == "gen9"
     rig.ec2.update(handle, {"labels": {}})
     (machine,) = console.running(rig.store)
     assert (
         not {"team", "new", "gpus-labels"} & set(machine.labels)
-        and "7" == machine.labels["CostCenter"]
+        and machine.labels["CostCenter"] == "7"
     )
 
 
@@ -321,9 +322,9 @@ def test_the_owners_group_lets_ssh_in_and_its_machines_at_each_other(rig) -> Non
     rig.got()
     rig.got(candidate(B), generation="gen2")
     (group,) = rig.left()[3]
-    assert "gpus-own1" == group["GroupName"]
+    assert group["GroupName"] == "gpus-own1"
     ssh = next(rule for rule in group["IpPermissions"] if rule["IpProtocol"] == "tcp")
-    assert (22, 22, "0.0.0.0/0") == (ssh["FromPort"], ssh["ToPort"], ssh["IpRanges"][0]["CidrIp"])
+    assert (ssh["FromPort"], ssh["ToPort"], ssh["IpRanges"][0]["CidrIp"]) == (22, 22, "0.0.0.0/0")
     for side in ("IpPermissions", "IpPermissionsEgress"):
         assert any(
             rule.get("UserIdGroupPairs")
@@ -333,4 +334,4 @@ def test_the_owners_group_lets_ssh_in_and_its_machines_at_each_other(rig) -> Non
     rig.got(
         candidate(B), generation="gen3", options=(("security_group", places.made_up("sg", REGION)),)
     )
-    assert 1 == rig.count("CreateSecurityGroup")
+    assert rig.count("CreateSecurityGroup") == 1

@@ -83,10 +83,10 @@ def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
     assert found.handle == ticket.handles[0]
     for handle in ticket.handles:
         adapter.delete(handle)
-    assert {"gone"} == {node.status for node in adapter.observe(ticket.handles)} and [] == list(
+    assert {"gone"} == {node.status for node in adapter.observe(ticket.handles)} and list(
         adapter.find(mark.owner)
-    )
-    assert [] == ec2.describe_launch_templates()["LaunchTemplates"]
+    ) == []
+    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
     assert not [
         group
         for group in ec2.describe_security_groups()["SecurityGroups"]

@@ -18,16 +18,16 @@ def test_b29_a_preempted_machine_is_gone_and_says_so(rig) -> None:
     it is terminated, then unknown and still gone.
     """
     ticket = rig.got(candidate(capacity="spot"))
-    assert 1 == console.preempt(rig.store, "train-gen1-0")
-    assert "preempted" == rig.ec2.observe(ticket.handles)[0].status
+    assert console.preempt(rig.store, "train-gen1-0") == 1
+    assert rig.ec2.observe(ticket.handles)[0].status == "preempted"
     rig.moment += 2
     node = rig.ec2.observe(ticket.handles)[0]
-    assert ("gone", "preempted and deleted (Server.SpotInstanceTermination)") == (
+    assert (
         node.status,
         node.detail,
-    )
+    ) == ("gone", "preempted and deleted (Server.SpotInstanceTermination)")
     rig.moment += 4000
-    assert "gone" == rig.ec2.observe(ticket.handles)[0].status and [] == rig.ec2.find("own1")
+    assert rig.ec2.observe(ticket.handles)[0].status == "gone" and rig.ec2.find("own1") == []
 
 
 def test_b29_a_region_that_cannot_be_reached_is_never_gone(rig) -> None:
@@ -67,7 +67,7 @@ def test_b29_a_machine_that_is_not_listed_is_asked_for_by_its_id(rig, monkeypatc
     """
     handles = rig.got().handles
     monkeypatch.setattr(Client, "pages", lambda *_, **__: iter([{"Reservations": []}]))
-    assert "running" == rig.ec2.observe(handles)[0].status
+    assert rig.ec2.observe(handles)[0].status == "running"
     monkeypatch.setattr(Client, "call", lambda *_, **__: {"Reservations": []})
     with pytest.raises(Transient):
         rig.ec2.observe(handles)
@@ -77,13 +77,13 @@ def test_a_stopped_machine_is_seen_as_stopped(rig) -> None:
     """A machine that somebody stopped exists and is told as stopped, with the code."""
     ticket = rig.got()
     rig.boto("stop_instances", InstanceIds=[ticket.handles[0].native_id.split("/")[1]])
-    assert "stopping" == rig.ec2.observe(ticket.handles)[0].status
+    assert rig.ec2.observe(ticket.handles)[0].status == "stopping"
     rig.moment += 2
     node = rig.ec2.observe(ticket.handles)[0]
-    assert ("stopped", "") == (
+    assert (
         node.status,
         node.external_ip,
-    ) and "Client.UserInitiatedShutdown" in node.detail
+    ) == ("stopped", "") and "Client.UserInitiatedShutdown" in node.detail
 
 
 @pytest.mark.parametrize(("on_ttl", "status"), [("release", "gone"), ("keep", "ended")])
@@ -93,7 +93,7 @@ def test_the_end_of_the_run(rig, on_ttl, status) -> None:
     """
     ticket = rig.got(ttl_s=3600, on_ttl=on_ttl)
     rig.moment += 3590
-    assert "running" == rig.ec2.observe(ticket.handles)[0].status
+    assert rig.ec2.observe(ticket.handles)[0].status == "running"
     rig.moment += 30
     node = rig.ec2.observe(ticket.handles)[0]
     assert status == node.status and "Client.InstanceInitiatedShutdown" in node.detail
@@ -114,8 +114,8 @@ def test_find_pages_through_every_region(rig, monkeypatch) -> None:
     rig.got(candidate(machine_type="g6.xlarge"), owner="own2")
     monkeypatch.setattr("providers.adapters.aws.lookup.PAGE", 5)
     before = rig.count("DescribeInstances")
-    assert 9 == len(rig.ec2.find("own1")) and 3 == rig.count("DescribeInstances") - before
-    assert (8, 4, 1) == tuple(
+    assert len(rig.ec2.find("own1")) == 9 and rig.count("DescribeInstances") - before == 3
+    assert tuple(
         map(
             len,
             (
@@ -124,9 +124,11 @@ def test_find_pages_through_every_region(rig, monkeypatch) -> None:
                 rig.ec2.find("own1", "other"),
             ),
         )
-    )
-    assert 10 == len(rig.adapter(regions=()).find("own1")) + len(
-        rig.adapter(regions=("us-east-1",)).find("own2")
+    ) == (8, 4, 1)
+    assert (
+        len(rig.adapter(regions=()).find("own1"))
+        + len(rig.adapter(regions=("us-east-1",)).find("own2"))
+        == 10
     )
 
 

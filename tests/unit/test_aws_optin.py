@@ -34,7 +34,7 @@ def test_place_that_an_account_begins_without_names_its_command(region, zone, co
 @pytest.mark.parametrize(("limit", "closed"), [(0, True), (8, False)])
 def test_refusal_for_quota_is_told_with_the_limit_and_closes_the_place_only_at_zero(
     rig, limit, closed
-) -> None:  # noqa: F811
+) -> None:
     """EC2's refusal states the limit in words alone: Service Quotas is asked, once; zero is an
     account that may not, not one that is busy.
     """

@@ -97,7 +97,7 @@ def test_options_are_typed() -> None:
         == got
     )
     assert "arm64" in got.parameter("arm64") and "x86_64" in got.parameter("x86_64")
-    assert "/my/image" == read({"ami_ssm_parameter": "/my/image"}).parameter("arm64")
+    assert read({"ami_ssm_parameter": "/my/image"}).parameter("arm64") == "/my/image"
 
 
 # The table of types

@@ -7,15 +7,16 @@ import subprocess
 
 import pytest
 
-from providers.engine.desired import ClusterSpec
-from providers.adapters.aws import MANIFEST, compile as native, limit
+from providers.adapters.aws import MANIFEST, limit
+from providers.adapters.aws import compile as native
 from providers.engine import operations
+from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, NoCapacity, QuotaExceeded, Transient, Unsupported
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Handle, Setup
 from tests.engine.cases import run
-from tests.unit.aws_rig import A, REGION, candidate, rig  # noqa: F401
+from tests.unit.aws_rig import REGION, A, candidate, rig  # noqa: F401
 
 
 def test_a_machine_stops_and_starts_as_the_same_one(rig) -> None:
@@ -30,7 +31,7 @@ def test_a_machine_stops_and_starts_as_the_same_one(rig) -> None:
         rig.ec2.update(handle, {"state": state})
         assert state == rig.ec2.observe([handle])[0].status
         assert calls == (rig.count("StopInstances"), rig.count("StartInstances"))
-    assert 1 == rig.count("CreateFleet")
+    assert rig.count("CreateFleet") == 1
 
 
 def test_a_start_waits_for_a_stop_under_way(rig) -> None:
@@ -39,7 +40,7 @@ def test_a_start_waits_for_a_stop_under_way(rig) -> None:
     rig.store.set_latency("aws", "stop", 20)
     rig.boto("stop_instances", InstanceIds=[handle.native_id.split("/")[1]])
     rig.ec2.update(handle, {"state": "running"})
-    assert "running" == rig.ec2.observe([handle])[0].status
+    assert rig.ec2.observe([handle])[0].status == "running"
 
 
 def test_a_stop_that_takes_too_long_is_asked_again(rig) -> None:
@@ -48,7 +49,7 @@ def test_a_stop_that_takes_too_long_is_asked_again(rig) -> None:
     rig.store.set_latency("aws", "stop", 500)
     with pytest.raises(Transient, match="it is stopping after"):
         rig.ec2.update(handle, {"state": "stopped"})
-    assert "stopping" == rig.ec2.observe([handle])[0].status
+    assert rig.ec2.observe([handle])[0].status == "stopping"
 
 
 def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig) -> None:
@@ -60,7 +61,7 @@ def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig) -> N
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity, match=f"aws {A}: starting i-.*InsufficientInstanceCapacity"):
         rig.ec2.update(handle, {"state": "running"})
-    assert "stopped" == rig.ec2.observe([handle])[0].status and 1 == rig.count("CreateFleet")
+    assert rig.ec2.observe([handle])[0].status == "stopped" and rig.count("CreateFleet") == 1
 
 
 def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig) -> None:
@@ -72,7 +73,7 @@ def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig) 
         QuotaExceeded, match=f"aws {A}: starting i-.*VcpuLimitExceeded.*servicequotas"
     ):
         rig.ec2.update(handle, {"state": "running"})
-    assert "stopped" == rig.ec2.observe([handle])[0].status and 1 == rig.count("CreateFleet")
+    assert rig.ec2.observe([handle])[0].status == "stopped" and rig.count("CreateFleet") == 1
 
 
 FULL = "Server.InsufficientInstanceCapacity"
@@ -104,7 +105,7 @@ def test_b36_a_one_time_spot_machine_is_not_stopped(rig) -> None:
     (handle,) = rig.got(candidate(capacity="spot")).handles
     with pytest.raises(Unsupported, match="found a one-time Spot machine, which can only end"):
         rig.ec2.update(handle, {"state": "stopped"})
-    assert 0 == rig.count("StopInstances") and "running" == rig.ec2.observe([handle])[0].status
+    assert rig.count("StopInstances") == 0 and rig.ec2.observe([handle])[0].status == "running"
 
 
 def test_a_machine_that_is_gone_is_not_started(rig) -> None:
@@ -114,7 +115,7 @@ def test_a_machine_that_is_gone_is_not_started(rig) -> None:
     for lost in (handle, Handle("aws", f"{REGION}/i-0123456789abcdef0")):
         with pytest.raises(Unsupported):
             rig.ec2.update(lost, {"state": "running"})
-    assert 1 == rig.count("CreateFleet") and 0 == rig.count("StartInstances")
+    assert rig.count("CreateFleet") == 1 and rig.count("StartInstances") == 0
 
 
 def test_b35_the_plan_says_what_a_stop_loses() -> None:
@@ -191,13 +192,14 @@ def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code) -> None:
         ),
     ):
         run(operations.update(lab.world, stopped, wanted()))
-    assert "stopped" == run(operations.read(lab.world, stopped)).status and 1 == rig.count(
-        "CreateFleet"
+    assert (
+        run(operations.read(lab.world, stopped)).status == "stopped"
+        and rig.count("CreateFleet") == 1
     )
     again = run(operations.update(lab.world, stopped, wanted()))
-    assert ("running", held.handles) == (again.status, again.handles) and 1 == rig.count(
+    assert ("running", held.handles) == (again.status, again.handles) and rig.count(
         "CreateFleet"
-    )
+    ) == 1
     run(operations.delete(lab.world, again))
 
 
@@ -213,9 +215,9 @@ def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig) -> No
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
     with pytest.raises(GpusError, match="so it stays stopped, and in the state"):
         run(operations.update(lab.world, after, wanted()))
-    assert (1, 0) == (rig.count("CreateFleet"), rig.count("TerminateInstances")) and 1 == len(
+    assert (rig.count("CreateFleet"), rig.count("TerminateInstances")) == (1, 0) and len(
         rig.left()[0]
-    )
+    ) == 1
 
 
 def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig) -> None:
@@ -224,8 +226,8 @@ def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig) -> None:
     with pytest.raises(GpusError, match="aws cannot stop a spot machine and keep it"):
         run(operations.update(lab.world, held, wanted("stopped", capacity="spot")))
     assert (
-        0 == rig.count("StopInstances")
-        and "running" == run(operations.read(lab.world, held)).status
+        rig.count("StopInstances") == 0
+        and run(operations.read(lab.world, held)).status == "running"
     )
 
 
@@ -248,10 +250,10 @@ def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl) ->
     )
     assert 3_500 < again.ends_at - lab.clock.now() <= 3_600
     lab.clock.advance(3_000)
-    assert "running" == run(operations.read(lab.world, again)).status
+    assert run(operations.read(lab.world, again)).status == "running"
     lab.clock.advance(900)
     after = run(operations.read(lab.world, again))
-    assert "ended" == after.status and (on_ttl == "keep") == bool(rig.left()[0])
+    assert after.status == "ended" and (on_ttl == "keep") == bool(rig.left()[0])
 
 
 def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig) -> None:
@@ -270,8 +272,8 @@ def test_a_machine_without_a_limit_is_started_without_an_edit(lab, rig) -> None:
     """Nothing is to be set anew, so nothing is written."""
     held = run(operations.create(lab.world, wanted(), "g1"))
     stopped = run(operations.update(lab.world, held, wanted("stopped")))
-    assert "running" == run(operations.update(lab.world, stopped, wanted())).status
-    assert 0 == rig.count("ModifyInstanceAttribute")
+    assert run(operations.update(lab.world, stopped, wanted())).status == "running"
+    assert rig.count("ModifyInstanceAttribute") == 0
 
 
 class Boots:
@@ -320,18 +322,18 @@ def test_the_machines_own_timer_counts_from_each_start_and_not_from_a_reboot(
     the end: at once, or never where it is kept.
     """
     boot = Boots(tmp_path, on_ttl=on_ttl)
-    assert [3_600, 3_000, 2_400] == [boot(), boot(600), boot(600)]
+    assert [boot(), boot(600), boot(600)] == [3_600, 3_000, 2_400]
     boot.shown = "gpus_start=1700000000000"
-    assert [3_600, 3_500] == [boot(90_000), boot(100)]
+    assert [boot(90_000), boot(100)] == [3_600, 3_500]
     assert over == boot(90_000)
 
 
 def test_without_an_answer_of_the_metadata_service_no_disk_is_lost(tmp_path) -> None:
     """An end to come stays; one that has passed begins anew, since it may have been a start."""
     boot = Boots(tmp_path)
-    assert [3_600, 3_000] == [boot(answers=False), boot(600, answers=False)]
-    assert 3_600 == boot(90_000, answers=False)
-    assert 3_600 == boot(10)
+    assert [boot(answers=False), boot(600, answers=False)] == [3_600, 3_000]
+    assert boot(90_000, answers=False) == 3_600
+    assert boot(10) == 3_600
 
 
 def test_a_line_of_the_users_own_is_not_taken_for_a_start(tmp_path) -> None:
@@ -340,6 +342,6 @@ def test_a_line_of_the_users_own_is_not_taken_for_a_start(tmp_path) -> None:
     """
     boot = Boots(tmp_path)
     boot.shown = 'gpus_start=0" "gpus_start=7'
-    assert [3_600, 3_000] == [boot(), boot(600)]
+    assert [boot(), boot(600)] == [3_600, 3_000]
     boot.shown = 'gpus_start=0" "gpus_start=8'
-    assert 2_400 == boot(600)
+    assert boot(600) == 2_400

@@ -8,18 +8,18 @@ import time
 import pytest
 
 from providers.adapters.aws import prices
-from providers.rehearsal.clouds import aws
 from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
-from providers.rehearsal.clouds.aws.prices import set_price
 from providers.adapters.base import Manifest
-from providers.rehearsal.store import Store
 from providers.catalog.table import table
 from providers.engine.market import collect
 from providers.engine.runtime.world import open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
+from providers.rehearsal.clouds import aws
+from providers.rehearsal.clouds.aws.prices import set_price
+from providers.rehearsal.store import Store
 
 SESSION = sealed_session()
 NOW = 1_800_000_000.0
@@ -67,16 +67,16 @@ def test_prices_are_todays_with_their_day_and_source(rig) -> None:
     set_price(rig.store, "on-demand", "p5.48xlarge", "us-east-1", "44.5000000000")
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9.876500")
     listed, bid = rig.ec2.repriced([offer(), offer("spot", micro=20_000_000)]).offers
-    assert (44_500_000, DAY, prices.PRICE_LIST) == (
+    assert (
         listed.node_micro_usd,
         listed.price_as_of,
         listed.price_source,
-    )
-    assert (9_876_500, DAY, prices.HISTORY) == (
+    ) == (44_500_000, DAY, prices.PRICE_LIST)
+    assert (
         bid.node_micro_usd,
         bid.price_as_of,
         bid.price_source,
-    )
+    ) == (9_876_500, DAY, prices.HISTORY)
     assert 1 == rig.calls("pricing.GetProducts") == rig.calls("ec2.DescribeSpotPriceHistory")
 
 
@@ -95,13 +95,13 @@ def test_what_is_not_told_stays_as_it_was(rig) -> None:
         offer(machine_type="p4d.24xlarge", gpu="A100"),
     ]
     assert kept == list(rig.ec2.repriced(kept).offers)
-    assert [44_500_000] == rig.prices(offer("reservation"))
+    assert rig.prices(offer("reservation")) == [44_500_000]
 
 
 def test_a_price_the_catalog_never_had_is_learnt(rig) -> None:
     """A place without a price in the catalog gets today's."""
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az2", "11")
-    assert [11_000_000] == rig.prices(offer("spot", zone="use1-az2", micro=None))
+    assert rig.prices(offer("spot", zone="use1-az2", micro=None)) == [11_000_000]
 
 
 def test_a_region_that_is_not_configured_is_not_asked(rig) -> None:
@@ -110,10 +110,10 @@ def test_a_region_that_is_not_configured_is_not_asked(rig) -> None:
     """
     set_price(rig.store, "spot", "p5.48xlarge", "euw2-az1", "11")
     abroad = offer("spot", region="eu-west-2", zone="euw2-az1", micro=20_000_000)
-    assert [20_000_000] == rig.prices(abroad)
+    assert rig.prices(abroad) == [20_000_000]
     rig.ec2 = rig.adapter(regions=())
-    assert [11_000_000] == rig.prices(abroad)
-    assert 1 == rig.calls("ec2.DescribeRegions")
+    assert rig.prices(abroad) == [11_000_000]
+    assert rig.calls("ec2.DescribeRegions") == 1
 
 
 def test_a_missing_right_is_one_line_and_the_rest_is_todays(rig) -> None:
@@ -123,7 +123,7 @@ def test_a_missing_right_is_one_line_and_the_rest_is_todays(rig) -> None:
     rig.store.add_fault("aws", "pricing.GetProducts", "forbidden", None)
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
     found = rig.ec2.repriced([offer(), offer("spot"), offer(machine_type="p4d.24xlarge")])
-    assert [55_040_000, 9_000_000, 55_040_000] == [item.node_micro_usd for item in found.offers]
+    assert [item.node_micro_usd for item in found.offers] == [55_040_000, 9_000_000, 55_040_000]
     (line,) = found.lines
     assert (
         "UnauthorizedOperation" in line
@@ -151,7 +151,7 @@ def test_a_service_that_hangs_ends_at_the_limit(rig) -> None:
         rig.client, rig.ec2._around, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=3.0
     )
     assert time.monotonic() - began < 10
-    assert [55_040_000, 9_000_000] == [item.node_micro_usd for item in found.offers]
+    assert [item.node_micro_usd for item in found.offers] == [55_040_000, 9_000_000]
     assert "had no answer within 3s" in found.lines[0]
 
 
@@ -162,7 +162,7 @@ def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
     from providers.rehearsal.clouds.aws.prices import _product
 
     good = _product("p5.48xlarge", "us-east-1", "44.5")
-    assert [("us-east-1", 44_500_000)] == list(prices._product(json.dumps(good), "p5.48xlarge"))
+    assert list(prices._product(json.dumps(good), "p5.48xlarge")) == [("us-east-1", 44_500_000)]
 
     def changed(**attributes):
         product = json.loads(json.dumps(good))
@@ -181,7 +181,7 @@ def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
         "3",
     ]
     for text in odd:
-        assert [] == list(prices._product(text, "p5.48xlarge")), text
+        assert list(prices._product(text, "p5.48xlarge")) == [], text
 
     class Twice:
         def pages(self, *_arguments, **_words):
@@ -189,7 +189,7 @@ def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
 
     told = {}
     prices._listed(told, Twice(), "p5.48xlarge")
-    assert {} == told
+    assert told == {}
 
 
 def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks_nothing(
@@ -219,12 +219,14 @@ def test_a_live_plan_asks_for_todays_prices_of_its_own_gpus_and_a_rehearsal_asks
         finally:
             world.close()
 
-    assert [10_000_000, 20_000_000] == [
-        found.micro_usd for found in planned("rehearsal").plan(ask).candidates
+    assert [found.micro_usd for found in planned("rehearsal").plan(ask).candidates] == [
+        10_000_000,
+        20_000_000,
     ]
-    assert 0 == rig.calls("*")
+    assert rig.calls("*") == 0
     live = planned("live")
-    assert [("use1-az2", 9_000_000), ("use1-az1", 10_000_000)] == [
-        (found.zone, found.micro_usd) for found in live.plan(ask).candidates
+    assert [(found.zone, found.micro_usd) for found in live.plan(ask).candidates] == [
+        ("use1-az2", 9_000_000),
+        ("use1-az1", 10_000_000),
     ]
-    assert 3 == len(live.table) and 1 == rig.calls("pricing.GetProducts")
+    assert len(live.table) == 3 and rig.calls("pricing.GetProducts") == 1

@@ -41,7 +41,7 @@ def test_b21_calls_and_scopes_of_a_mixed_region(rig) -> None:
                 ),
             )
         )
-    assert 1 == rig.count("CreateFleet")
+    assert rig.count("CreateFleet") == 1
     assert Scope("aws", REGION, A, "p5.48xlarge", capacity="on-demand") in caught.value.scopes
     assert any(scope.zone == "use1-az3" and not scope.capacity for scope in caught.value.scopes)
 
@@ -54,7 +54,7 @@ def test_b21_a_vcpu_limit_is_one_call_for_the_region(rig) -> None:
     rig.got()
     with pytest.raises(QuotaExceeded, match="VcpuLimitExceeded") as caught:
         rig.ec2.submit(order(candidate(A), candidate(B), generation="gen2"))
-    assert "L-417A185B" == caught.value.metric and 2 == rig.count("CreateFleet")
+    assert caught.value.metric == "L-417A185B" and rig.count("CreateFleet") == 2
     assert any(scope.covers(candidate(B, "p4d.24xlarge")) for scope in caught.value.scopes)
     assert not any(scope.covers(candidate(A, capacity="spot")) for scope in caught.value.scopes)
     assert rig.got(candidate(capacity="spot"), generation="gen3")
@@ -140,7 +140,7 @@ def test_each_fault_of_the_creating_call_is_one_call(rig, kind, settings, error,
     with pytest.raises(error) as caught:
         rig.ec2.submit(order(candidate(nodes=nodes), nodes=nodes))
     assert type(caught.value) is error
-    assert 1 == rig.count("CreateFleet") + rig.count("RunInstances")
+    assert rig.count("CreateFleet") + rig.count("RunInstances") == 1
     assert "hushhush" not in str(caught.value)
 
 
@@ -154,7 +154,7 @@ def test_faults_before_the_creating_call_made_nothing(rig) -> None:
         rig.store.add_fault("aws", method, kind)
         with pytest.raises(Transient):
             rig.ec2.submit(order())
-    assert 0 == rig.count("CreateFleet")
+    assert rig.count("CreateFleet") == 0
     assert rig.got()
 
 
@@ -171,7 +171,7 @@ def test_a_zone_or_region_that_the_account_has_not_is_refused_without_a_call(rig
         with pytest.raises(Unsupported) as caught:
             adapter.submit(order(wanted))
         assert (scope,) == caught.value.scopes
-    assert 0 == rig.count("CreateFleet")
+    assert rig.count("CreateFleet") == 0
 
 
 def test_an_image_of_another_region_is_refused_there(rig) -> None:

@@ -86,15 +86,15 @@ def test_latency_and_slowness_are_the_scenarios(rig) -> None:
     rig.store.set_latency("aws", "create", 100)
     ticket = rig.ec2.submit(order())
     rig.moment += 99
-    assert "waiting" == rig.ec2.poll(ticket).state
+    assert rig.ec2.poll(ticket).state == "waiting"
     rig.moment += 2
-    assert "done" == rig.ec2.poll(ticket).state
+    assert rig.ec2.poll(ticket).state == "done"
     rig.store.add_fault("aws", "ec2.CreateFleet", "slow", seconds=500)
     slow = rig.ec2.submit(order(candidate(B), generation="gen2"))
     rig.moment += 500
-    assert "waiting" == rig.ec2.poll(slow).state
+    assert rig.ec2.poll(slow).state == "waiting"
     rig.moment += 101
-    assert "done" == rig.ec2.poll(slow).state
+    assert rig.ec2.poll(slow).state == "done"
 
 
 def test_two_servers_answer_as_one_cloud(rig) -> None:
@@ -103,11 +103,11 @@ def test_two_servers_answer_as_one_cloud(rig) -> None:
     other = aws.start(rig.store)
     try:
         second = rig.adapter(client=Client(SESSION, other.url))
-        assert "running" == second.observe(ticket.handles)[0].status
+        assert second.observe(ticket.handles)[0].status == "running"
         second.delete(ticket.handles[0])
     finally:
         other.close()
-    assert "stopping" == rig.ec2.observe(ticket.handles)[0].status
+    assert rig.ec2.observe(ticket.handles)[0].status == "stopping"
 
 
 def test_gpus_rehearse_knows_the_cloud(tmp_path, monkeypatch, capsys) -> None:

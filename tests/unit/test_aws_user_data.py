@@ -32,7 +32,7 @@ def test_the_key_and_the_end_of_the_run_are_in_the_user_data() -> None:
     assert {"gpus_ttl_s=72000", "gpus_start=0"} <= set(
         text.splitlines()
     ) and "AAAA it'\"'\"'s me" in program
-    assert "terminate" == call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"]
+    assert call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert "no run limit" in call.notes[0] and "20h" in call.notes[0]
     for each in (text, program):
         subprocess.run(["bash", "-n"], input=each, text=True, check=True)
@@ -62,12 +62,15 @@ def test_b32_user_data_is_bounded_when_planning() -> None:
         )
     )
     assert problem.wanted == "user data of at most 16,384 bytes"
-    assert [] == first_boot.fits(
-        Setup(
-            ssh_public_key="ssh-rsa "
-            + base64.b64encode(random.Random(1).randbytes(3_000)).decode(),
-            ttl_s=3_600,
+    assert (
+        first_boot.fits(
+            Setup(
+                ssh_public_key="ssh-rsa "
+                + base64.b64encode(random.Random(1).randbytes(3_000)).decode(),
+                ttl_s=3_600,
+            )
         )
+        == []
     )
 
 

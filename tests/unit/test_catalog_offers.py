@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.catalog import generate, price_list, names, offers
+from providers.catalog import generate, names, offers, price_list
 from providers.catalog.hardware import hardware
 from providers.catalog.table import COLUMNS
 from providers.model.money import micro_usd

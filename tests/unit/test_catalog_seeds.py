@@ -9,7 +9,6 @@ import pytest
 
 from providers.catalog import offers
 from providers.catalog.hardware import hardware
-from providers.model.money import usd
 
 SAME = 0.005
 VERDICTS = {"right", "wrong", "stale", "does not fit"}

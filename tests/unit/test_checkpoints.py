@@ -6,9 +6,9 @@ import pytest
 
 from providers.errors import SpecError
 from providers.model.workload import Override, Task, Workload
+from providers.workloads.launch.compile import check, program
 from providers.workloads.sizing import fit, parallelism
 from providers.workloads.sizing.architecture import find
-from providers.workloads.launch.compile import check, program
 
 PLAIN, BLOCKS, FOUR_BITS, GROUPS = (
     "meta-llama/Llama-3.1-8B",

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Never
 
 import pytest
 
@@ -13,7 +14,6 @@ from providers.engine.runtime.world import open_world
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
 from tests.unit.cli_rig import own_home, run  # noqa: F401
-from typing import Never
 
 
 @pytest.mark.parametrize(

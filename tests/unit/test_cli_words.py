@@ -4,12 +4,12 @@ all-clear where nothing was looked at.
 
 import json
 import os
+from typing import Never
 
 import pytest
 
 from providers.cli import main
 from providers.errors import shortened
-from typing import Never
 
 
 @pytest.fixture(autouse=True)
@@ -230,7 +230,7 @@ def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys) -> None
 @pytest.mark.parametrize("name", ["a b!", "", "x\x1b[2J", "a/b/c/d", "../x y"])
 def test_a_watch_of_a_name_that_no_stack_can_have_ends_at_once(capsys, name) -> None:
     """Pulumi refuses such a name in every round: it is told, and not tried again for ever."""
-    assert 2 == main.main(["watch", "-s", name])
+    assert main.main(["watch", "-s", name]) == 2
     assert "--stack: wanted a stack's name of letters" in capsys.readouterr().err
 
 
@@ -248,7 +248,7 @@ def test_a_failure_that_says_what_to_do_is_not_told_another_remedy(
         )
 
     monkeypatch.setattr("providers.cli.rehearse.run", fail)
-    assert 2 == main.main(["rehearse"])
+    assert main.main(["rehearse"]) == 2
     assert (
         capsys.readouterr().err
         == f"gpus: {tmp_path}/rehearsal.db: the rehearsal store cannot be used (disk I/O error);"

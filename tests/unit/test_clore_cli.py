@@ -5,10 +5,10 @@ import json
 import pytest
 
 from providers.cli import main
+from providers.errors import CloudError
 from providers.rehearsal.clouds.clore import console
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import open_store
-from providers.errors import CloudError
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +45,10 @@ def test_offers_of_the_market_with_host_filters(capsys) -> None:
         for offer in json.loads(out)
         if offer["restriction"]
     }
-    assert 0 == code
+    assert code == 0
     assert {"server-71001", "server-71003", "server-71007"} == good
-    assert "reliability 0.991, wanted at least 0.995" == why["server-71002"]
-    assert "rented" == why["server-71006"]
+    assert why["server-71002"] == "reliability 0.991, wanted at least 0.995"
+    assert why["server-71006"] == "rented"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_condition_that_cannot_be_read_is_one_line(capsys, where, found) -> No
     what there is.
     """
     code, out, err = run(capsys, "offers", "RTX-4090:2", "--where", where)
-    assert ("", True) == (out, code != 0)
+    assert (out, code != 0) == ("", True)
     assert found in err
     assert "--where" in err
 
@@ -83,8 +83,8 @@ def test_the_rehearsal_shows_orders_and_outbids_them(capsys) -> None:
     )
     assert f"preempted: order-{made.id}" in run(capsys, "rehearse", "preempt", "all")[1]
     assert "OUTBID" in run(capsys, "rehearse")[1]
-    assert 0 == console.preempt(state.store, f"order-{made.id}")
-    assert 0 == run(capsys, "rehearse", "stock", "clore", "NL", "RTX-4090", "on-demand", "0")[0]
+    assert console.preempt(state.store, f"order-{made.id}") == 0
+    assert run(capsys, "rehearse", "stock", "clore", "NL", "RTX-4090", "on-demand", "0")[0] == 0
     assert state.refuses(state.server(71010), "on-demand")
     assert not state.refuses(state.server(71010), "spot")
 
@@ -93,7 +93,7 @@ def test_check_on_the_rehearsal(capsys) -> None:
     """Market, key, wallet and fees are there."""
     code, out, _ = run(capsys, "check", "clore", "--json")
     assert {"ok"} == {line["state"] for line in json.loads(out)}
-    assert 0 == code
+    assert code == 0
 
 
 def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path) -> None:
@@ -105,10 +105,10 @@ def test_a_market_that_nothing_happened_to_is_listed_without_a_server(tmp_path) 
     assert not (tmp_path / "home" / "rehearsal.db").exists()
     store = open_store()
     assert cold == connected(MANIFEST, "rehearsal", {}).offers()
-    assert () == store.requests("marketplace")
+    assert store.requests("marketplace") == ()
     store.set_stock("clore", "NOWHERE", "", "spot", 5)
     assert cold == connected(MANIFEST, "rehearsal", {}).offers()
-    assert 1 == len(store.requests("marketplace"))
+    assert len(store.requests("marketplace")) == 1
 
 
 @pytest.mark.parametrize("what", ["a changed server", "an order", "a planned failure", "stock"])
@@ -143,7 +143,7 @@ def test_once_something_happened_the_market_is_asked(what) -> None:
         assert {"rented"} == {
             offer.restriction for offer in adapter.offers() if offer.machine_type == "server-71001"
         }
-    assert 1 == len(store.requests("marketplace"))
+    assert len(store.requests("marketplace")) == 1
 
 
 def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path) -> None:
@@ -151,7 +151,7 @@ def test_a_rehearsal_without_orders_is_not_asked_for_any(tmp_path) -> None:
     from providers.adapters.clore import MANIFEST
     from providers.engine.runtime.world import connected
 
-    assert () == tuple(connected(MANIFEST, "rehearsal", {}).find("somebody"))
+    assert tuple(connected(MANIFEST, "rehearsal", {}).find("somebody")) == ()
     assert not (tmp_path / "home" / "rehearsal.db").exists()
 
 
@@ -163,7 +163,7 @@ def test_live_without_a_key_connects_and_says_what_is_missing(monkeypatch) -> No
     assert "CLORE_API_KEY" in connect("live", {}).not_configured
     monkeypatch.setenv("CLORE_API_KEY", "sk-1")
     adapter = connect("live", {"reliability": "0.99"})
-    assert "" == adapter.not_configured
+    assert adapter.not_configured == ""
     assert "sk-1" not in repr(vars(adapter))
 
 
@@ -174,4 +174,4 @@ def test_a_setting_that_cannot_be_read_is_told_with_its_path() -> None:
 
     with pytest.raises(SpecError) as caught:
         connect("rehearsal", {"cuda": "twelve"})
-    assert "settings.clore.cuda" == caught.value.problems[0].path
+    assert caught.value.problems[0].path == "settings.clore.cuda"

@@ -1,14 +1,16 @@
 """Calls to Clore: failures of the HTTP client, keys, pace, and the table of codes."""
 
+from typing import Never
+
 import httpx
 import pytest
 
 from providers import errors
 from providers.adapters.clore import errors as codes
-from providers.adapters.clore.nodes import handle_of
 from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
+from providers.adapters.clore.nodes import handle_of
 from providers.model.machine import Handle
 from tests.unit.clore_rig import (
     SSH,
@@ -16,7 +18,6 @@ from tests.unit.clore_rig import (
     Clock,
     bench,  # noqa: F401
 )
-from typing import Never
 
 
 def test_an_unreachable_service_is_transient_even_for_an_order(tmp_path) -> None:
@@ -26,7 +27,7 @@ def test_an_unreachable_service_is_transient_even_for_an_order(tmp_path) -> None
     bench.server.close()
     with pytest.raises(errors.Transient) as caught:
         bench.opened(bench.memory)[0].create_order({}, token=order.token, server=1, capacity="spot")
-    assert "unreachable" == caught.value.code
+    assert caught.value.code == "unreachable"
     bench.client.close()
 
 
@@ -69,7 +70,7 @@ def test_a_proxy_variable_that_cannot_be_used_is_one_line(tmp_path, monkeypatch)
     gate = Gate(tmp_path / "pace", LIVE_PACE, Clock(), lambda seconds: None)
     with pytest.raises(errors.Transient) as caught:
         Client("k", gate, lambda: "http://127.0.0.1:9/v1").my_orders()
-    assert "unreachable" == caught.value.code
+    assert caught.value.code == "unreachable"
 
 
 def test_the_pace_is_kept_across_clients(bench) -> None:
@@ -94,12 +95,13 @@ def test_the_market_needs_no_key_and_waits_for_no_turn(tmp_path) -> None:
     """
     bench = Bench(tmp_path, key="", not_configured="wanted an API key")
     assert bench.adapter.offers()
-    assert [] == bench.clock.slept
+    assert bench.clock.slept == []
     with pytest.raises(errors.NotConfigured):
         bench.adapter.submit(bench.order())
-    assert () == bench.adapter.find("owner-1")
-    assert [("key", "missing"), ("market", "ok")] == [
-        (line.topic, line.state) for line in bench.adapter.check()
+    assert bench.adapter.find("owner-1") == ()
+    assert [(line.topic, line.state) for line in bench.adapter.check()] == [
+        ("key", "missing"),
+        ("market", "ok"),
     ], "what to do about it comes first"
     bench.client.close()
     bench.server.close()
@@ -151,8 +153,12 @@ def test_check_says_what_the_wallet_is_good_for(bench) -> None:
     )
     bench.clock.at += 10
     lines = {line.topic: line for line in bench.adapter.check()}
-    assert {"market": "ok", "key": "ok", "orders": "unknown", "wallet": "ok", "fees": "ok"} == {
-        topic: line.state for topic, line in lines.items()
+    assert {topic: line.state for topic, line in lines.items()} == {
+        "market": "ok",
+        "key": "ok",
+        "orders": "unknown",
+        "wallet": "ok",
+        "fees": "ok",
     }
     assert "h of what runs" in lines["wallet"].found
 
@@ -162,15 +168,15 @@ def test_updates_that_the_market_does_not_keep(bench) -> None:
     bench.adapter.update(handle_of(1), {"labels": {"a": "b"}, "ttl": 3600})
     with pytest.raises(errors.Unsupported):
         bench.adapter.update(handle_of(1), {"ssh_key": SSH})
-    assert () == bench.store.requests()
+    assert bench.store.requests() == ()
 
 
 def test_a_native_id_of_another_cloud_is_refused() -> None:
     """Wanted and found in one line."""
     from providers.adapters.clore.nodes import order_of
 
-    assert 12 == order_of(Handle("clore", "orders/12"))
-    assert 12 == order_of(Handle("clore", "12"))
+    assert order_of(Handle("clore", "orders/12")) == 12
+    assert order_of(Handle("clore", "12")) == 12
     with pytest.raises(errors.Unsupported):
         order_of(Handle("clore", "projects/p/zones/z/instances/1"))
 
@@ -181,10 +187,10 @@ def test_unknown_routes_and_fields_fail(bench) -> None:
     """
     with pytest.raises(errors.Unsupported) as caught:
         bench.client._call("GET", "servers")
-    assert "4" == caught.value.code
+    assert caught.value.code == "4"
     with pytest.raises(errors.Unsupported) as caught:
         bench.client._call("GET", "my_orders", params={"page": "2"})
-    assert "2" == caught.value.code
+    assert caught.value.code == "2"
 
 
 def test_every_row_of_the_table_is_dated_and_of_a_class() -> None:
@@ -193,7 +199,7 @@ def test_every_row_of_the_table_is_dated_and_of_a_class() -> None:
     """
     for row in codes.TABLE:
         assert row.source
-        assert "2026-11-27" == row.date
+        assert row.date == "2026-11-27"
         for creating in (False, True):
             found = codes.error(
                 row.code, creating=creating, token="t", server=7, capacity="spot", doing="x"
@@ -235,4 +241,4 @@ def test_calls_keep_their_pace_where_the_file_of_it_cannot_be_used(tmp_path) -> 
     gate = Gate(tmp_path / "missing" / "pace", LIVE_PACE, clock, clock.sleep)
     for _ in range(4):
         gate.turn()
-    assert [1.0, 1.0, 1.0] == pytest.approx(clock.slept)
+    assert pytest.approx(clock.slept) == [1.0, 1.0, 1.0]

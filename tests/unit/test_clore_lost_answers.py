@@ -38,7 +38,7 @@ def test_b25_a_lost_answer_never_rents_twice(bench, fault) -> None:
     bench.clock.at += 10
     ticket = bench.adapter.resume(order)
     assert [f"orders/{bench.alive()[0].id}"] == [handle.native_id for handle in ticket.handles]
-    assert "done" == bench.adapter.poll(ticket).state
+    assert bench.adapter.poll(ticket).state == "done"
     assert 1 == len(bench.posts()) == len(bench.alive())
 
 
@@ -58,8 +58,8 @@ def test_b25_an_order_that_was_not_made_is_certain_after_a_while(bench, fault) -
         bench.adapter.resume(order)
     bench.clock.at += SETTLE_S + 1
     assert bench.adapter.resume(order) is None
-    assert 1 == len(bench.posts())
-    assert [] == bench.alive()
+    assert len(bench.posts()) == 1
+    assert bench.alive() == []
 
 
 def test_b25_code_zero_without_an_id_is_enough(bench) -> None:
@@ -68,7 +68,7 @@ def test_b25_code_zero_without_an_id_is_enough(bench) -> None:
     ticket = bench.adapter.submit(bench.order())
     bench.clock.at += 30
     assert ticket == bench.adapter.poll(ticket)
-    assert "done" == bench.up(ticket, 30).state
+    assert bench.up(ticket, 30).state == "done"
 
 
 def test_b25_an_accepted_order_that_is_never_listed_ends_unknown_then_settled(bench) -> None:
@@ -108,7 +108,7 @@ def test_b25_a_clean_refusal_keeps_its_reason(bench, settings, kind, scope) -> N
     assert str(settings.get("reason", settings.get("code"))) in str(caught.value)
     assert ("3.2" in str(caught.value)) == ("min_price" in settings)
     assert bench.adapter.resume(order) is None
-    assert 1 == len(bench.posts())
+    assert len(bench.posts()) == 1
 
 
 def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench) -> None:
@@ -121,12 +121,12 @@ def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench) ->
     order = bench.order()
     with pytest.raises(errors.OfferGone, match="server-already-rented") as caught:
         bench.adapter.submit(order)
-    assert ["server-71001"] == [found.machine_type for found in caught.value.scopes]
+    assert [found.machine_type for found in caught.value.scopes] == ["server-71001"]
     with pytest.raises(errors.OutcomeUnknown):
         bench.adapter.resume(order)
     bench.clock.at += HEARD_S
     assert bench.adapter.resume(order) is None
-    assert 1 == len(bench.posts())
+    assert len(bench.posts()) == 1
 
 
 def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench) -> None:
@@ -143,8 +143,8 @@ def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench) -> N
     bench.clock.at += HEARD_S
     ticket = bench.adapter.resume(order)
     assert ticket is not None
-    assert "done" == bench.up(ticket, 30).state
-    assert 1 == len(bench.posts())
+    assert bench.up(ticket, 30).state == "done"
+    assert len(bench.posts()) == 1
 
 
 def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(bench) -> None:
@@ -194,5 +194,5 @@ def test_a_failure_before_the_order_is_transient_and_leaves_no_intent(bench) -> 
     order = bench.order()
     with pytest.raises(errors.Transient):
         bench.adapter.submit(order)
-    assert [] == bench.posts()
+    assert bench.posts() == []
     assert bench.adapter.resume(order) is None

@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from providers.adapters.clore import market, figures, names
+from providers.adapters.clore import figures, market, names
 from providers.adapters.clore.options import Options, problems, read
-from providers.rehearsal.clouds.clore import inventory
 from providers.catalog import names as catalog
 from providers.errors import SpecError
+from providers.rehearsal.clouds.clore import inventory
 
 OPEN = Options(reliability=0, cuda=0, down_mbps=0, up_mbps=0, disk_gb=0)
 
@@ -65,8 +65,8 @@ def test_b06_counts_that_disagree_are_never_rented() -> None:
     """Prefix and array must agree; one alone is enough."""
     found = listing(*B06)
     assert {5} == offered(found, "RTX-3090", 1)
-    assert ["counts disagree: '2x NVIDIA GeForce RTX 5090' and 1 in the array"] == [
-        r.reason for r in found.refused if r.server == "4"
+    assert [r.reason for r in found.refused if r.server == "4"] == [
+        "counts disagree: '2x NVIDIA GeForce RTX 5090' and 1 in the array"
     ]
 
 
@@ -131,8 +131,8 @@ def test_b08_a_report_a_little_under_the_nominal_size_fits() -> None:
 def test_a_mixed_rig_matches_no_model() -> None:
     """Cards of several models make a host that is refused, with the models named."""
     found = listing(server(array=["RTX 4090", "RTX 3090"]))
-    assert () == found.offers
-    assert "a mixed rig: RTX 3090, RTX 4090" == found.refused[0].reason
+    assert found.offers == ()
+    assert found.refused[0].reason == "a mixed rig: RTX 3090, RTX 4090"
 
 
 def test_text_and_array_of_different_models_are_refused() -> None:
@@ -156,8 +156,8 @@ def test_b14_prices_are_per_day_and_the_fee_stands_apart() -> None:
         "usd": {"on_demand_usd": 12.0},
     }
     (offer,) = listing(server(price=price)).offers
-    assert 525_000 == offer.node_micro_usd
-    assert "listed 12 USD-Blockchain/day = $0.5000/h + renter's fee 5 % $0.0250/h" == offer.parts
+    assert offer.node_micro_usd == 525_000
+    assert offer.parts == "listed 12 USD-Blockchain/day = $0.5000/h + renter's fee 5 % $0.0250/h"
 
 
 def test_b14_a_coin_without_a_rate_has_no_price() -> None:
@@ -174,7 +174,7 @@ def test_b14_a_coin_without_a_rate_has_no_price() -> None:
         rates={"bitcoin": Decimal(95_000)},
         options=OPEN._replace(pay_with=("bitcoin",)),
     ).offers
-    assert 1_205_313 == known.node_micro_usd
+    assert known.node_micro_usd == 1_205_313
 
 
 def test_a_quote_far_from_the_dollar_price_is_no_rate() -> None:
@@ -187,7 +187,7 @@ def test_a_quote_far_from_the_dollar_price_is_no_rate() -> None:
     assert offer.node_micro_usd is None
     price["usd"]["on_demand_btc"] = 11.0
     (offer,) = listing(server(price=price), options=OPEN._replace(pay_with=("bitcoin",))).offers
-    assert 481_250 == offer.node_micro_usd
+    assert offer.node_micro_usd == 481_250
 
 
 def test_only_coins_that_a_server_takes_can_pay() -> None:
@@ -210,14 +210,15 @@ def test_only_coins_that_a_server_takes_can_pay() -> None:
 def test_b13_a_spot_price_of_zero_or_none_is_no_spot(price) -> None:
     """Such a server is offered on demand alone."""
     found = listing(server(price={"on_demand": {"USD-Blockchain": 12.0}, **price}))
-    assert ["on-demand"] == [offer.capacity for offer in found.offers]
+    assert [offer.capacity for offer in found.offers] == ["on-demand"]
 
 
 def test_b13_both_prices_are_shown_where_there_are_both() -> None:
     """On demand and spot are two offers, with the fee of each."""
     found = listing(server())
-    assert {"on-demand": 525_000, "spot": 253_125} == {
-        offer.capacity: offer.node_micro_usd for offer in found.offers
+    assert {offer.capacity: offer.node_micro_usd for offer in found.offers} == {
+        "on-demand": 525_000,
+        "spot": 253_125,
     }
 
 
@@ -242,11 +243,11 @@ def test_each_refused_host_has_its_reason() -> None:
         options=options,
     )
     assert {1} == offered(found, "RTX-4090", 2)
-    assert [
+    assert [refusal.reason for refusal in found.refused] == [
         "reliability 0.5, wanted at least 0.98",
         "CUDA 11.8, wanted at least 12.4",
         "states no download, wanted at least 500 Mbps",
-    ] == [refusal.reason for refusal in found.refused]
+    ]
 
 
 def test_servers_can_be_included_and_excluded() -> None:
@@ -277,7 +278,7 @@ def test_one_odd_listing_is_one_refused_host(odd) -> None:
     """Whatever stands in the list, the others are read."""
     found = listing(odd, server(9))
     assert {9} == offered(found, "RTX-4090", 2)
-    assert 1 == len(found.refused)
+    assert len(found.refused) == 1
 
 
 def test_odd_figures_do_not_break_a_listing() -> None:
@@ -293,7 +294,7 @@ def test_odd_figures_do_not_break_a_listing() -> None:
         "net": None,
     }
     offer, _ = listing(server(mrl=72.5, specs=specs)).offers
-    assert (0.0, "XX") == (offer.memory_gib, offer.region)
+    assert (offer.memory_gib, offer.region) == (0.0, "XX")
     assert "at most 72.5 h" in offer.left_out
     assert Decimal("97.5735") == figures.disk_gb(specs["disk"])
 
@@ -350,7 +351,7 @@ def test_options_are_read_from_text_as_from_types() -> None:
         }
     )
     assert text == typed
-    assert ("CLORE-Blockchain", "USD-Blockchain") == text.pay_with
+    assert text.pay_with == ("CLORE-Blockchain", "USD-Blockchain")
 
 
 def test_env_needs_trust_in_the_marketplace() -> None:
@@ -360,7 +361,7 @@ def test_env_needs_trust_in_the_marketplace() -> None:
     with pytest.raises(SpecError) as caught:
         read({"env": {"HF_TOKEN": "hf_secret"}})
     assert "hf_secret" not in str(caught.value)
-    assert (("A", "1"),) == read({"env": {"A": "1"}, "trust_marketplace": True}).env
+    assert read({"env": {"A": "1"}, "trust_marketplace": True}).env == (("A", "1"),)
     with pytest.raises(SpecError):
         read({"env": {"A": "x&y"}, "trust_marketplace": True})
 

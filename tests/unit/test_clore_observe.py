@@ -16,18 +16,18 @@ def test_b31_ports_are_read_in_both_shapes() -> None:
         "http_port": "8888",
         "mon_container": 2,
     }
-    assert ("n1.x", {22: 10000, 8000: 10001}, True) == (
+    assert (
         orders.host(row),
         orders.ports(row),
         orders.is_up(row),
-    )
+    ) == ("n1.x", {22: 10000, 8000: 10001}, True)
     row["tcp_ports"] = {"22": 10000}
     row["pub_cluster"] = "n1.x"
-    assert ("n1.x", {22: 10000}, True) == (orders.host(row), orders.ports(row), orders.is_up(row))
+    assert (orders.host(row), orders.ports(row), orders.is_up(row)) == ("n1.x", {22: 10000}, True)
     row["tcp_ports"] = []
-    assert ({}, False) == (orders.ports(row), orders.is_up(row))
+    assert (orders.ports(row), orders.is_up(row)) == ({}, False)
     row["tcp_ports"] = ["x", "8000:", ":1", None, "8000:10001"]
-    assert ({8000: 10001}, False) == (orders.ports(row), orders.is_up(row))
+    assert (orders.ports(row), orders.is_up(row)) == ({8000: 10001}, False)
 
 
 def test_b31_a_container_without_ports_is_waited_for_until_the_deadline(bench) -> None:
@@ -36,8 +36,8 @@ def test_b31_a_container_without_ports_is_waited_for_until_the_deadline(bench) -
     ticket = bench.adapter.submit(bench.order())
     bench.clock.at += 100
     ticket = bench.adapter.poll(ticket)
-    assert ("waiting", "starting") == (ticket.state, ticket.detail)
-    assert STARTING == bench.adapter.observe(ticket.handles)[0].status
+    assert (ticket.state, ticket.detail) == ("waiting", "starting")
+    assert bench.adapter.observe(ticket.handles)[0].status == STARTING
     bench.clock.at += 500
     with pytest.raises(errors.HalfMade) as caught:
         bench.adapter.poll(ticket)
@@ -93,7 +93,7 @@ def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench) -> No
         bench.store.add_fault("clore", "my_orders", kind, 1, **settings)
         with pytest.raises(error):
             bench.adapter.observe(ticket.handles)
-    assert RUNNING == bench.adapter.observe(ticket.handles)[0].status
+    assert bench.adapter.observe(ticket.handles)[0].status == RUNNING
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_observing_through_a_broken_list_is_no_word_that_it_is_gone(bench) -> No
 )
 def test_a_port_that_cannot_be_is_left_out_at_once(huge) -> None:
     """Numbers of an order have bounds, too: a port, a time, a state."""
-    assert {22: 1277} == orders.ports({"tcp_ports": ["22:1277", f"23:{huge}", f"{huge}:24"]})
-    assert {22: 1277} == orders.ports({"tcp_ports": {"22": 1277, "23": huge, str(huge): 24}})
+    assert orders.ports({"tcp_ports": ["22:1277", f"23:{huge}", f"{huge}:24"]}) == {22: 1277}
+    assert orders.ports({"tcp_ports": {"22": 1277, "23": huge, str(huge): 24}}) == {22: 1277}
     assert not orders.is_up(
         {"mon_container": huge, "tcp_ports": ["22:1277"], "pub_cluster": ["n1"]}
     )

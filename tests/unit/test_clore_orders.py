@@ -6,8 +6,8 @@ import pytest
 
 from providers import errors
 from providers.adapters.clore import mark, pricing
-from providers.adapters.clore.progress import SETTLE_S
 from providers.adapters.clore.nodes import handle_of
+from providers.adapters.clore.progress import SETTLE_S
 from providers.model.machine import GONE, PREEMPTED, RUNNING, STOPPING, Setup
 from providers.rehearsal.clouds.clore import KEY
 from providers.rehearsal.clouds.clore.state import OUTBID_S
@@ -21,27 +21,27 @@ from tests.unit.clore_rig import (
 def test_an_order_is_made_found_and_ended(bench) -> None:
     """One POST, found again by its server, up with ssh mapped, cancelled, gone."""
     ticket = bench.adapter.submit(bench.order())
-    assert "waiting" == bench.adapter.poll(ticket).state
+    assert bench.adapter.poll(ticket).state == "waiting"
     ticket = bench.up(ticket)
     (node,) = bench.adapter.observe(ticket.handles)
-    assert (RUNNING, "server-71001", "RTX-4090", 2, "on-demand", "NL") == (
+    assert (
         node.status,
         node.machine_type,
         node.gpu_type,
         node.gpu_count,
         node.capacity,
         node.region,
-    )
-    assert MARK == node.mark
-    assert "root" == node.ssh_user
+    ) == (RUNNING, "server-71001", "RTX-4090", 2, "on-demand", "NL")
+    assert node.mark == MARK
+    assert node.ssh_user == "root"
     assert dict(node.ports)[22] not in {0, 22}
-    assert 1 == len(bench.posts())
+    assert len(bench.posts()) == 1
     bench.adapter.delete(ticket.handles[0])
-    assert STOPPING == bench.adapter.observe(ticket.handles)[0].status
+    assert bench.adapter.observe(ticket.handles)[0].status == STOPPING
     bench.clock.at += 5
-    assert GONE == bench.adapter.observe(ticket.handles)[0].status
-    assert () == tuple(bench.adapter.find(MARK.owner))
-    assert [] == bench.alive()
+    assert bench.adapter.observe(ticket.handles)[0].status == GONE
+    assert tuple(bench.adapter.find(MARK.owner)) == ()
+    assert bench.alive() == []
 
 
 def test_deleting_twice_is_success(bench) -> None:
@@ -59,12 +59,12 @@ def test_a_delete_that_fails_while_the_order_stands_is_an_error(bench) -> None:
     bench.store.add_fault("clore", "cancel_order", "unavailable", 1)
     with pytest.raises(errors.Transient):
         bench.adapter.delete(ticket.handles[0])
-    assert 1 == len(bench.alive())
+    assert len(bench.alive()) == 1
     bench.store.add_fault("clore", "cancel_order", "reply-lost", 1)
     with pytest.raises(errors.Transient):
         bench.adapter.delete(ticket.handles[0])
     bench.clock.at += 5
-    assert [] == bench.alive()
+    assert bench.alive() == []
 
 
 def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch) -> None:
@@ -83,12 +83,12 @@ def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch) -> None:
     bench.adapter.submit(bench.order(setup=Setup(ssh_public_key=SSH, ports=(8000,))))
     assert "secret" not in repr(sent)
     assert KEY not in repr(sent)
-    assert ("on-demand", 11.9, SSH, {}) == (
+    assert (
         sent["type"],
         sent["required_price"],
         sent["ssh_key"],
         sent["env"],
-    )
+    ) == ("on-demand", 11.9, SSH, {})
     assert {22, 8000, *mark.ports(MARK.owner, MARK.cluster)} == {
         int(port) for port in sent["ports"]
     }
@@ -110,9 +110,9 @@ def test_b13_a_spot_order_says_so_and_bids(bench) -> None:
     """The bid starts at the floor; the row read back is spot."""
     ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=400_000)))
     (made,) = bench.alive()
-    assert (True, 6.4) == (made.spot, made.per_day)
+    assert (made.spot, made.per_day) == (True, 6.4)
     assert pricing.hourly_micro_usd(Decimal("6.4"), "spot") == ticket.placed.micro_usd
-    assert "spot" == bench.adapter.observe(ticket.handles)[0].capacity
+    assert bench.adapter.observe(ticket.handles)[0].capacity == "spot"
 
 
 def test_b13_an_order_that_came_back_on_demand_is_not_what_was_ordered(bench) -> None:
@@ -123,7 +123,7 @@ def test_b13_an_order_that_came_back_on_demand_is_not_what_was_ordered(bench) ->
     bench.clock.at += 10
     with pytest.raises(errors.HalfMade) as caught:
         bench.adapter.poll(ticket)
-    assert 1 == len(caught.value.handles)
+    assert len(caught.value.handles) == 1
 
 
 def test_a_bid_goes_over_the_holder_s_and_never_over_the_cap(bench) -> None:
@@ -131,10 +131,10 @@ def test_a_bid_goes_over_the_holder_s_and_never_over_the_cap(bench) -> None:
     bench.state.bid(71001, "USD-Blockchain", 7.0)
     with pytest.raises(errors.PriceRose) as caught:
         bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=290_000))
-    assert "spot" == caught.value.scopes[0].capacity
-    assert [] == bench.posts()
+    assert caught.value.scopes[0].capacity == "spot"
+    assert bench.posts() == []
     bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=310_000))
-    assert 7.07 == bench.alive()[0].per_day
+    assert bench.alive()[0].per_day == 7.07
 
 
 def test_a_bid_that_was_beaten_before_it_was_up_is_raised_up_to_the_cap(bench) -> None:
@@ -142,12 +142,12 @@ def test_a_bid_that_was_beaten_before_it_was_up_is_raised_up_to_the_cap(bench) -
     ticket = bench.adapter.submit(bench.order(capacity="spot", max_micro_usd=300_000))
     bench.clock.at += 3
     bench.state.bid(71001, "bitcoin", 6.6 / 95_000)
-    assert "waiting" == bench.adapter.poll(ticket).state
-    assert 6.666 == bench.alive()[0].per_day
+    assert bench.adapter.poll(ticket).state == "waiting"
+    assert bench.alive()[0].per_day == 6.666
     bench.state.bid(71001, "USD-Blockchain", 9.0)
     with pytest.raises(errors.HalfMade) as caught:
         bench.adapter.poll(ticket)
-    assert "outbid" == caught.value.code
+    assert caught.value.code == "outbid"
 
 
 def test_an_outbid_rental_is_preempted(bench) -> None:
@@ -155,26 +155,26 @@ def test_an_outbid_rental_is_preempted(bench) -> None:
     ticket = bench.up(bench.adapter.submit(bench.order(capacity="spot")))
     bench.state.bid(71001, "USD-Blockchain", 9.0)
     node = bench.adapter.observe(ticket.handles)[0]
-    assert (PREEMPTED, "outbid") == (node.status, node.detail)
+    assert (node.status, node.detail) == (PREEMPTED, "outbid")
     bench.clock.at += OUTBID_S + 1
-    assert PREEMPTED == bench.adapter.observe(ticket.handles)[0].status
+    assert bench.adapter.observe(ticket.handles)[0].status == PREEMPTED
     bench.adapter.delete(ticket.handles[0])
-    assert GONE == bench.adapter.observe(ticket.handles)[0].status
+    assert bench.adapter.observe(ticket.handles)[0].status == GONE
 
 
 def test_an_on_demand_order_ends_with_its_longest_rental(bench) -> None:
     """After mrl hours it ended by its own limit."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
     bench.clock.at += 720 * 3_600
-    assert "ended" == bench.adapter.observe(ticket.handles)[0].status
+    assert bench.adapter.observe(ticket.handles)[0].status == "ended"
 
 
 def test_a_rental_that_cannot_last_the_ttl_is_not_taken(bench) -> None:
-    """mrl is a limit, so a longer ttl is refused before anything is sent."""
+    """Mrl is a limit, so a longer ttl is refused before anything is sent."""
     with pytest.raises(errors.Unsupported) as caught:
         bench.adapter.submit(bench.order(setup=Setup(ttl_s=721 * 3_600)))
     assert "720 h" in str(caught.value)
-    assert [] == bench.posts()
+    assert bench.posts() == []
 
 
 def test_the_order_s_own_filters_count(bench) -> None:
@@ -191,7 +191,7 @@ def test_a_price_that_rose_since_the_plan_is_not_paid(bench) -> None:
     bench.clock.at += 60
     with pytest.raises(errors.PriceRose):
         bench.adapter.submit(order)
-    assert [] == bench.posts()
+    assert bench.posts() == []
 
 
 def test_a_price_that_moves_under_the_order_is_refused_by_its_guard(bench) -> None:
@@ -205,7 +205,7 @@ def test_a_price_that_moves_under_the_order_is_refused_by_its_guard(bench) -> No
         bench.adapter.submit(order)
     bench.clock.at += SETTLE_S + 1
     assert bench.adapter.resume(order) is None
-    assert [] == bench.alive()
+    assert bench.alive() == []
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_server_that_changed_since_the_plan_is_gone(bench, change) -> None:
     bench.clock.at += 60
     with pytest.raises(errors.OfferGone):
         bench.adapter.submit(order)
-    assert [] == bench.posts()
+    assert bench.posts() == []
 
 
 def test_a_wallet_that_cannot_pay_an_hour_is_told_before_ordering(bench) -> None:

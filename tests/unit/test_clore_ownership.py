@@ -6,8 +6,8 @@ import pytest
 
 from providers import errors
 from providers.adapters.clore import mark
-from providers.adapters.clore.nodes import handle_of
 from providers.adapters.clore.memory import Memory
+from providers.adapters.clore.nodes import handle_of
 from providers.model.machine import GONE, Mark, Setup
 from tests.unit.clore_rig import (
     MARK,
@@ -33,7 +33,7 @@ def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench) -> None:
     with pytest.raises(errors.NotConfigured) as caught:
         bench.adapter.submit(bench.order())
     assert str(made.id) in str(caught.value)
-    assert [] == bench.posts()
+    assert bench.posts() == []
     bench.adapter.submit(bench.order(setup=Setup(options=(("claimed_orders", [made.id]),))))
 
 
@@ -41,7 +41,7 @@ def test_another_stack_s_order_on_the_key_does_not_block(bench) -> None:
     """Its mark says that it is this product's, whoever its owner is; another machine sees the same."""
     bench.up(bench.adapter.submit(bench.order(mark=Mark("owner-2", "other", "g", "f"))))
     bench.adapter.submit(bench.order(71002))
-    assert 2 == len(bench.alive())
+    assert len(bench.alive()) == 2
 
 
 def test_another_machine_knows_an_order_by_its_mark(bench) -> None:
@@ -52,26 +52,26 @@ def test_another_machine_knows_an_order_by_its_mark(bench) -> None:
     elsewhere = bench.another_machine()
     assert ticket.handles == tuple(node.handle for node in elsewhere.find("owner-1"))
     assert ticket.handles == tuple(node.handle for node in elsewhere.find("owner-1", "bench"))
-    assert [] == elsewhere.find("owner-1", "bench", "g1")
-    assert [] == elsewhere.find("owner-1", "another")
-    assert [] == elsewhere.find("owner-2")
+    assert elsewhere.find("owner-1", "bench", "g1") == []
+    assert elsewhere.find("owner-1", "another") == []
+    assert elsewhere.find("owner-2") == []
     elsewhere.relabel(ticket.handles[0], "g2")
-    assert ["g2"] == [node.mark.generation for node in elsewhere.find("owner-1", "bench", "g2")]
+    assert [node.mark.generation for node in elsewhere.find("owner-1", "bench", "g2")] == ["g2"]
 
 
 def test_an_order_in_flight_is_found_by_its_intent(bench) -> None:
     """Listed but not polled yet, it bears its full mark."""
     bench.adapter.submit(bench.order())
     bench.clock.at += 10
-    assert [MARK] == [node.mark for node in bench.adapter.find("owner-1", "bench", "g1")]
+    assert [node.mark for node in bench.adapter.find("owner-1", "bench", "g1")] == [MARK]
 
 
 def test_a_generation_is_rewritten_here(bench) -> None:
     """Relabelling an adopted order changes what find answers."""
     ticket = bench.up(bench.adapter.submit(bench.order()))
     bench.adapter.relabel(ticket.handles[0], "g9")
-    assert [] == bench.adapter.find("owner-1", "bench", "g1")
-    assert ["g9"] == [node.mark.generation for node in bench.adapter.find("owner-1")]
+    assert bench.adapter.find("owner-1", "bench", "g1") == []
+    assert [node.mark.generation for node in bench.adapter.find("owner-1")] == ["g9"]
     with pytest.raises(errors.Unsupported):
         bench.adapter.relabel(handle_of(5), "g9")
 
@@ -108,10 +108,10 @@ def test_an_order_is_ended_without_the_memory(bench, harm) -> None:
     bench.clock.at += 10
     adapter.delete(handle)
     bench.clock.at += 10
-    assert GONE == adapter.observe((handle,))[0].status
-    assert [] == [node for node in adapter.find("owner-1") if node.status != GONE]
+    assert adapter.observe((handle,))[0].status == GONE
+    assert [node for node in adapter.find("owner-1") if node.status != GONE] == []
     assert not bench.alive()
     with pytest.raises((OSError, sqlite3.Error)):
         adapter.submit(bench.order(server=71002))
-    assert 1 == len(bench.posts())
+    assert len(bench.posts()) == 1
     client.close()

@@ -169,7 +169,7 @@ def test_experts_that_stay_whole_are_not_cut() -> None:
     ],
 )
 def test_numbers_are_read_as_the_program_reads_them(launcher, task, wanted) -> None:
-    """vLLM knows k and K; Ollama is told by its environment."""
+    """VLLM knows k and K; Ollama is told by its environment."""
     found = settled(Task(launcher=launcher, context=64, concurrency=64, **task))
     assert (found.context, found.concurrency) == wanted
 

@@ -5,9 +5,9 @@ at the same paths.
 import pytest
 import yaml
 
-from providers.cli import main
-from providers.engine import validate, stack_config
 from providers.adapters import registry
+from providers.cli import main
+from providers.engine import stack_config, validate
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.plugin import inputs
@@ -457,7 +457,7 @@ def test_a_plan_refuses_the_keys_that_a_preview_refuses(planned) -> None:
         ({"gpu": "H100:eight"}, 'write TYPE:COUNT, as in "H100:8"'),
         ({"gpu": "H100:1.5"}, 'write TYPE:COUNT, as in "H100:8"'),
         ({"gpu": "H100:0"}, 'from 1 to 100000, found \'0\'; write TYPE:COUNT, as in "H100:8"'),
-        ({"gpu": "H100:" + "9" * 5_000}, 'from 1 to 100000, found \'999'),
+        ({"gpu": "H100:" + "9" * 5_000}, "from 1 to 100000, found '999"),
         ({"gpu": "0xH100"}, "near: H100"),
         ({"gpu": "L4", "regions": ""}, "regions: wanted a list such as [us-central1], found ''"),
         ({"gpu": "L4", "regions": [None]}, "found nothing"),
@@ -475,6 +475,6 @@ def test_one_fault_is_one_message_that_says_what_to_write(fields, told) -> None:
     """
     with pytest.raises(SpecError) as caught:
         validate.cluster("x", fields)
-    assert 1 == len(caught.value.problems), str(caught.value)
+    assert len(caught.value.problems) == 1, str(caught.value)
     assert told in str(caught.value), str(caught.value)
     assert '"H100:1"' not in str(caught.value)

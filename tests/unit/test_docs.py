@@ -55,7 +55,7 @@ def test_the_readme_is_no_manual() -> None:
     """At most 150 lines of at most 100 columns: tables and code too."""
     lines = README.read_text().splitlines()
     assert len(lines) <= 150
-    assert [] == [line for line in lines if len(line) > 100]
+    assert [line for line in lines if len(line) > 100] == []
 
 
 @every
@@ -67,7 +67,7 @@ def test_a_page_has_at_most_100_columns(page) -> None:
         for number, line in prose
         if len(line) > 100 and not line.startswith("|") and len(line.split()) > 2
     ]
-    assert [] == long + [number for number, line in code if len(line) > 100]
+    assert long + [number for number, line in code if len(line) > 100] == []
 
 
 @every
@@ -78,7 +78,7 @@ def test_every_relative_link_leads_somewhere(page) -> None:
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append((number, f"{path}#{anchor}" if anchor else path))
-    assert [] == broken
+    assert broken == []
 
 
 @every
@@ -87,8 +87,13 @@ def test_every_path_named_exists(page) -> None:
     `mycloud` are the reader's.
     """
     named = set(re.findall(r"`((?:providers|tests|stacks|docs|\.ci)/[\w./-]+)`", page.read_text()))
-    assert [] == sorted(
-        path for path in named if not (ROOT / path).exists() and not re.search("mine|mycloud", path)
+    assert (
+        sorted(
+            path
+            for path in named
+            if not (ROOT / path).exists() and not re.search("mine|mycloud", path)
+        )
+        == []
     )
 
 
@@ -101,18 +106,18 @@ def test_every_page_is_reached_from_the_readme() -> None:
             reached.add(page)
             targets = ((page.parent / path).resolve() for _, path, _ in links(page) if path)
             todo += [target for target in targets if target.suffix == ".md"]
-    assert {page for page in PAGES if "providers" != page.relative_to(ROOT).parts[0]} <= reached
+    assert {page for page in PAGES if page.relative_to(ROOT).parts[0] != "providers"} <= reached
 
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if "docs" == page.relative_to(ROOT).parts[0]],
+    [page for page in PAGES if page.relative_to(ROOT).parts[0] == "docs"],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_a_page_says_first_what_it_is_for(page) -> None:
     """Below its title a page says what it lets you do. A decision says what was decided."""
     title, blank, first = page.read_text().splitlines()[:3]
-    assert title.startswith("# ") and "" == blank
+    assert title.startswith("# ") and blank == ""
     assert first.startswith("**Decision.**" if re.match(r"\d{4}-", page.name) else "This page ")
 
 
@@ -183,7 +188,7 @@ def test_the_tutorial_names_every_stack() -> None:
         path.name.removeprefix("Pulumi.").removesuffix(".yaml")
         for path in (ROOT / "stacks").glob("Pulumi.*.yaml")
     ]
-    assert [] == [stack for stack in stacks if f"`{stack}`" not in named]
+    assert [stack for stack in stacks if f"`{stack}`" not in named] == []
 
 
 def commands(capsys, *words):
@@ -202,7 +207,7 @@ def test_the_command_reference_lists_every_command(capsys) -> None:
     text = (ROOT / "docs" / "reference" / "cli.md").read_text()
     found = [*commands(capsys), *commands(capsys, "rehearse")]
     assert {"gpus plan", "gpus rehearse stock"} <= set(found)
-    assert [] == [name for name in found if f"| `{name}" not in text]
+    assert [name for name in found if f"| `{name}" not in text] == []
 
 
 def named_in_rows(page):
@@ -230,4 +235,4 @@ def test_the_page_on_aws_names_every_right() -> None:
     text = (ROOT / "docs" / "providers" / "aws.md").read_text()
     rights = re.findall(r"\w+:\w+\*?|[A-Z]\w+", RIGHTS.replace(" for an instance profile", ""))
     assert len(rights) > 20
-    assert [] == [right for right in rights if right not in text]
+    assert [right for right in rights if right not in text] == []

@@ -134,9 +134,9 @@ def test_links_are_judged_by_every_pair_of_gpus() -> None:
         )
         + "\nNIC0\tPIX\tPIX\tSYS\tSYS\t X"
     )
-    assert (diagnose.BAD, "NVLink between 2 of 6 pairs of GPUs") == links(bridged, 4)[1:3]
-    assert diagnose.OK == links(bridged.replace("SYS\tSYS", "NV12\tNV12"), 4).state
-    assert diagnose.UNKNOWN == links(bridged, 8).state
+    assert links(bridged, 4)[1:3] == (diagnose.BAD, "NVLink between 2 of 6 pairs of GPUs")
+    assert links(bridged.replace("SYS\tSYS", "NV12\tNV12"), 4).state == diagnose.OK
+    assert links(bridged, 8).state == diagnose.UNKNOWN
 
 
 def test_what_cannot_be_looked_at_is_unknown() -> None:

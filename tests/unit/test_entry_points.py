@@ -11,23 +11,23 @@ from types import SimpleNamespace
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from modal_cloud import Cloud  # noqa: E402
-from test_modal_gpu import candidate as modal_candidate  # noqa: E402
-from test_modal_gpu import order as modal_order  # noqa: E402
-from tests.unit.vertex_rig import order as vertex_order  # noqa: E402
-from tests.unit.vertex_rig import started as vertex_started  # noqa: E402
+from modal_cloud import Cloud
+from test_modal_gpu import candidate as modal_candidate
+from test_modal_gpu import order as modal_order
 
-from providers.adapters.clore import MANIFEST as CLORE  # noqa: E402
-from providers.adapters.clore.options import Options, read  # noqa: E402
-from providers.adapters.clore.request import body as clore_body  # noqa: E402
-from providers.adapters.gcp.vertex import job as vertex  # noqa: E402
-from providers.errors import SpecError  # noqa: E402
-from providers.model.machine import Mark, Setup  # noqa: E402
-from providers.model.workload import Process, Program, Task, Workload  # noqa: E402
-from providers.workloads.launch.compile import program  # noqa: E402
-from providers.workloads.launch.images import IMAGES, Image, executed, known  # noqa: E402
-from providers.workloads.launch.recipes import RECIPES  # noqa: E402
-from providers.workloads.launch.start_script import script  # noqa: E402
+from providers.adapters.clore import MANIFEST as CLORE
+from providers.adapters.clore.options import Options, read
+from providers.adapters.clore.request import body as clore_body
+from providers.adapters.gcp.vertex import job as vertex
+from providers.errors import SpecError
+from providers.model.machine import Mark, Setup
+from providers.model.workload import Process, Program, Task, Workload
+from providers.workloads.launch.compile import program
+from providers.workloads.launch.images import IMAGES, Image, executed, known
+from providers.workloads.launch.recipes import RECIPES
+from providers.workloads.launch.start_script import script
+from tests.unit.vertex_rig import order as vertex_order
+from tests.unit.vertex_rig import started as vertex_started
 
 CONTAINED = [name for name, recipe in RECIPES.items() if recipe.image]
 OTHERS = {
@@ -159,7 +159,7 @@ def test_a_vertex_job_executes_the_line(image, setup) -> None:
     ][0]["containerSpec"]
     ran = executed(image, (*made["command"][1:], *made.get("args", ())), made["command"][0])
     assert ran == chosen.command and ran[:2] == ("bash", "-c")
-    assert ("train" == ran[2]) is not bool(setup)
+    assert (ran[2] == "train") is not bool(setup)
 
 
 def test_a_modal_image_keeps_no_entry_point(tmp_path) -> None:

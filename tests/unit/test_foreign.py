@@ -44,11 +44,11 @@ def test_a_number_out_of_bounds_is_none_at_once(value) -> None:
         foreign.MONEY,
         foreign.SECONDS,
     ):
-        assert (None, None, None) == (
+        assert (
             foreign.number(value, bounds),
             foreign.whole(value, bounds),
             foreign.real(value, bounds),
-        )
+        ) == (None, None, None)
         assert foreign.impossible(value, bounds)
     assert time.process_time() - begun < 0.5
 
@@ -62,15 +62,17 @@ def test_what_is_no_number_is_unknown_and_not_impossible(value) -> None:
 
 def test_a_number_keeps_its_value_and_its_bounds() -> None:
     """Texts and numbers alike; a zero of any exponent is zero; a fraction is no whole number."""
-    assert 12.5 == foreign.real(" 12.5 ")
-    assert 0 == foreign.number("0e999999999")
-    assert (22, 22, None) == (
+    assert foreign.real(" 12.5 ") == 12.5
+    assert foreign.number("0e999999999") == 0
+    assert (
         foreign.whole("22", foreign.PORT),
         foreign.whole(22.0, foreign.PORT),
         foreign.whole("22.5", foreign.PORT),
-    )
-    assert (None, 65_535, None) == tuple(
-        foreign.whole(value, foreign.PORT) for value in (0, 65_535, 65_536)
+    ) == (22, 22, None)
+    assert tuple(foreign.whole(value, foreign.PORT) for value in (0, 65_535, 65_536)) == (
+        None,
+        65_535,
+        None,
     )
 
 

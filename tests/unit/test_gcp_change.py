@@ -14,7 +14,7 @@ def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig) -> None:
     ticket = rig.got()
     rig.gcp.delete(ticket.handles[0])
     rig.moment += 30
-    assert "gone" == rig.status(ticket.handles[0])
+    assert rig.status(ticket.handles[0]) == "gone"
     rig.gcp.delete(ticket.handles[0])
     disks = rig.gcp._client.call(
         lambda s: s.disks().list(project="rehearsal", zone=A), rig.gcp._context(ticket.order)
@@ -26,7 +26,7 @@ def test_relabel_writes_the_new_generation(rig) -> None:
     """An adopted machine is found under its new generation, its other labels as before."""
     ticket = rig.got(labels=(("team", "ml"),))
     rig.gcp.relabel(ticket.handles[0], "gen2")
-    assert [] == list(rig.gcp.find("own1", "train", "gen1"))
+    assert list(rig.gcp.find("own1", "train", "gen1")) == []
     assert (
         Mark("own1", "train", "gen2", "0123456789abcdef")
         == rig.gcp.find("own1", "train", "gen2")[0].mark
@@ -81,7 +81,7 @@ def test_labels_and_key_change_in_place(rig) -> None:
     after = body()
     assert {"team": "infra", **native.mark_labels(ticket.order.mark)} == after["labels"]
     items = {item["key"]: item["value"] for item in after["metadata"]["items"]}
-    assert "gpus:ssh-ed25519 BBBB me" == items["ssh-keys"]
+    assert items["ssh-keys"] == "gpus:ssh-ed25519 BBBB me"
     assert "startup-script" in items
     own = "ssh-ed25519 CCCC gpus-own-train"
     rig.gcp.update(ticket.handles[0], {"ssh_key": f"ssh-ed25519 BBBB me\ngpus:{own}"})
@@ -103,4 +103,4 @@ def test_an_edit_is_repeated_when_somebody_was_faster(rig) -> None:
         "gcp", "instances.setLabels", "http", times=1, status=412, reason="conditionNotMet"
     )
     rig.gcp.relabel(ticket.handles[0], "gen2")
-    assert 2 == rig.calls("instances.setLabels")
+    assert rig.calls("instances.setLabels") == 2

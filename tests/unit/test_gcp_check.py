@@ -28,7 +28,7 @@ def test_check_tells_what_is_there_and_how_to_get_the_rest(rig) -> None:
         lines[topic].state
         for topic in ("credentials", "project", "Compute Engine API", "rights to read")
     }
-    assert "missing" == lines["quota GPUS_ALL_REGIONS"].state
+    assert lines["quota GPUS_ALL_REGIONS"].state == "missing"
     assert "quotas?project=rehearsal" in lines["quota GPUS_ALL_REGIONS"].todo
 
 
@@ -62,13 +62,13 @@ def test_nothing_of_the_client_s_own_reaches_the_screen(rig, capfd) -> None:
     rig.store.add_fault("gcp", "instances.bulkInsert", "quota")
     with pytest.raises(QuotaExceeded):
         rig.gcp.submit(order())
-    assert ("", "") == capfd.readouterr()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_b19_a_quota_that_is_not_listed_is_unknown(rig) -> None:
     """Compute Engine lists no metric for H100 on demand: unknown, so a try decides."""
     line = next(line for line in rig.gcp.check() if line.topic == "quota NVIDIA_H100_GPUS")
-    assert ("unknown", True) == (line.state, "not zero" in line.found)
+    assert (line.state, "not zero" in line.found) == ("unknown", True)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_live_without_a_project_is_not_configured(tmp_path, monkeypatch) -> None
     with pytest.raises(NotConfigured, match="wanted a project") as caught:
         MANIFEST.connect("live", {})
     assert "s3cr3t" not in str(caught.value) and "r3fr3sh" not in str(caught.value)
-    assert "live" == MANIFEST.connect("live", {"project": "my-project"}).world
+    assert MANIFEST.connect("live", {"project": "my-project"}).world == "live"
 
 
 def live(monkeypatch, url, token="ya29.s3cr3t"):
@@ -134,7 +134,7 @@ def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monke
     them.
     """
     gcp = live(monkeypatch, rig.server.url)
-    assert [] == list(gcp.find("own1"))
+    assert list(gcp.find("own1")) == []
     assert "adc-project" in rig.store.requests("instances.aggregatedList")[-1].path
 
 
@@ -150,7 +150,7 @@ def test_a_token_that_is_refused_is_bad_credentials_and_stays_secret(rig, monkey
         with pytest.raises(BadCredentials, match="gcloud auth application-default login") as caught:
             live(monkeypatch, url).submit(order())
     assert "s3cr3t" not in str(caught.value)
-    assert 1 == len(seen)
+    assert len(seen) == 1
 
 
 def test_a_rehearsal_never_reaches_a_real_endpoint() -> None:
@@ -165,7 +165,7 @@ def test_a_rehearsal_starts_its_cloud_once(tmp_path, monkeypatch) -> None:
     first, second = connected(MANIFEST, "rehearsal", {}), connected(MANIFEST, "rehearsal", {})
     try:
         server = start.server("gcp", open_store())
-        assert ("rehearsal", "gcp", None) == (first.world, first.name, first.offers())
+        assert (first.world, first.name, first.offers()) == ("rehearsal", "gcp", None)
         assert first._client._endpoint == second._client._endpoint == f"{server.url}/compute/v1/"
     finally:
         start.stop(tmp_path / "rehearsal.db")

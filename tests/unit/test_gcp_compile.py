@@ -102,16 +102,16 @@ def test_b10_every_gpu_machine_terminates_on_host_maintenance(machine_type, capa
         order(candidate(machine_type=machine_type, capacity=capacity, reservation="mine"))
     )
     body = call.body if call.method == grouping.INSERT else call.body["instanceProperties"]
-    assert "TERMINATE" == body["scheduling"]["onHostMaintenance"]
+    assert body["scheduling"]["onHostMaintenance"] == "TERMINATE"
 
 
 def test_b10_guest_accelerators_only_where_the_gpu_is_attached() -> None:
     """N1 gets its T4 as a guest accelerator, by bare name; A2 and G2 bring theirs."""
     attached = properties(candidate(machine_type="n1-standard-8"))
-    assert [{"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 1}] == attached[
-        "guestAccelerators"
+    assert attached["guestAccelerators"] == [
+        {"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 1}
     ]
-    assert "n1-standard-8" == attached["machineType"]
+    assert attached["machineType"] == "n1-standard-8"
     for machine_type in ("a2-highgpu-8g", "g2-standard-4", "a3-highgpu-8g"):
         assert "guestAccelerators" not in properties(candidate(machine_type=machine_type))
 
@@ -135,8 +135,8 @@ def test_the_boot_disk_is_one_that_the_family_takes(machine_type, asked, expecte
 
 def test_the_boot_disk_has_the_asked_size_and_the_default_image() -> None:
     """disk_gib is the boot disk's size, 100 GiB by default, with a Deep Learning image."""
-    assert "100" == properties()["disks"][0]["initializeParams"]["diskSizeGb"]
-    assert "500" == properties(disk_gib=500)["disks"][0]["initializeParams"]["diskSizeGb"]
+    assert properties()["disks"][0]["initializeParams"]["diskSizeGb"] == "100"
+    assert properties(disk_gib=500)["disks"][0]["initializeParams"]["diskSizeGb"] == "500"
     assert (
         f"projects/deeplearning-platform-release/global/images/family/{IMAGE_FAMILY}"
         == properties()["disks"][0]["initializeParams"]["sourceImage"]
@@ -169,22 +169,26 @@ def test_local_ssds_are_added_where_the_machine_takes_them() -> None:
     """A2 Standard and N1 take them; A3 brings its own; G2 takes no more than its GPUs."""
     extra = (("local_ssd_count", 2),)
     disks = properties(candidate(machine_type="a2-highgpu-8g"), options=extra)["disks"]
-    assert [
-        {
-            "type": "SCRATCH",
-            "autoDelete": True,
-            "interface": "NVME",
-            "initializeParams": {"diskType": "local-ssd"},
-        }
-    ] * 2 == disks[1:]
-    assert 1 == len(properties(candidate(machine_type="a3-highgpu-8g"), options=extra)["disks"])
+    assert (
+        disks[1:]
+        == [
+            {
+                "type": "SCRATCH",
+                "autoDelete": True,
+                "interface": "NVME",
+                "initializeParams": {"diskType": "local-ssd"},
+            }
+        ]
+        * 2
+    )
+    assert len(properties(candidate(machine_type="a3-highgpu-8g"), options=extra)["disks"]) == 1
     with pytest.raises(Unsupported, match="at most 1 local SSD"):
         properties(candidate(machine_type="g2-standard-4"), options=extra)
 
 
 def test_gvnic_from_a2_on() -> None:
     """The fast network interface is asked for wherever the family has it."""
-    assert "GVNIC" == properties()["networkInterfaces"][0]["nicType"]
+    assert properties()["networkInterfaces"][0]["nicType"] == "GVNIC"
     assert (
         "nicType" not in properties(candidate(machine_type="n1-standard-8"))["networkInterfaces"][0]
     )
@@ -195,10 +199,10 @@ def test_the_network_is_the_default_one_or_the_wired_one() -> None:
     subnetwork, free of any host name.
     """
     plain = properties()["networkInterfaces"][0]
-    assert ("global/networks/default", "ONE_TO_ONE_NAT") == (
+    assert (
         plain["network"],
         plain["accessConfigs"][0]["type"],
-    )
+    ) == ("global/networks/default", "ONE_TO_ONE_NAT")
     wired = properties(
         network=(
             ("network", "https://www.googleapis.com/compute/v1/projects/p/global/networks/n"),
@@ -211,22 +215,22 @@ def test_the_network_is_the_default_one_or_the_wired_one() -> None:
         options=(("external_ip", False),),
     )
     interface = wired["networkInterfaces"][0]
-    assert "projects/p/global/networks/n" == interface["network"]
-    assert "projects/p/regions/us-central1/subnetworks/s" == interface["subnetwork"]
+    assert interface["network"] == "projects/p/global/networks/n"
+    assert interface["subnetwork"] == "projects/p/regions/us-central1/subnetworks/s"
     assert "accessConfigs" not in interface
-    assert ["gpus", "gpus-train", "gpus-ssh", "gpus-in"] == wired["tags"]["items"]
+    assert wired["tags"]["items"] == ["gpus", "gpus-train", "gpus-ssh", "gpus-in"]
 
 
 def test_labels_say_whose_it_is_and_cannot_be_overridden() -> None:
     """The user's labels stand beside the four marks, which win."""
     labels = properties(labels=(("team", "ml"), ("gpus-owner", "someone")))["labels"]
-    assert {
+    assert labels == {
         "team": "ml",
         "gpus-owner": "own1",
         "gpus-cluster": "train",
         "gpus-generation": "gen1",
         "gpus-fingerprint": "0123456789abcdef",
-    } == labels
+    }
 
 
 @pytest.mark.parametrize(
@@ -299,5 +303,5 @@ def test_the_manifest_loads_without_google_s_client() -> None:
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert "[]" == result.stdout.strip()
-    assert "gcp" == MANIFEST.name
+    assert result.stdout.strip() == "[]"
+    assert MANIFEST.name == "gcp"

@@ -11,10 +11,10 @@ from tests.unit.gcp_compile_rig import candidate, order, properties
 
 
 def test_a_cluster_is_all_or_nothing_under_its_own_names() -> None:
-    """count equals minCount, and each node has the order's name."""
+    """Count equals minCount, and each node has the order's name."""
     body = native.creating_call(order(nodes=3)).body
-    assert ("3", "3") == (body["count"], body["minCount"])
-    assert {"train-0": {}, "train-1": {}, "train-2": {}} == body["perInstanceProperties"]
+    assert (body["count"], body["minCount"]) == ("3", "3")
+    assert body["perInstanceProperties"] == {"train-0": {}, "train-1": {}, "train-2": {}}
 
 
 def test_one_place_is_a_zonal_call_and_several_are_a_regional_one() -> None:
@@ -22,30 +22,30 @@ def test_one_place_is_a_zonal_call_and_several_are_a_regional_one() -> None:
     plan does not hold.
     """
     alone = native.creating_call(order())
-    assert (grouping.ZONAL, "us-central1-a") == (alone.method, alone.zone)
+    assert (alone.method, alone.zone) == (grouping.ZONAL, "us-central1-a")
     both = native.creating_call(
         order(candidate("us-central1-a"), candidate("us-central1-c")),
         ("us-central1-a", "us-central1-b", "us-central1-c"),
     )
-    assert (grouping.REGIONAL, "") == (both.method, both.zone)
-    assert {
+    assert (both.method, both.zone) == (grouping.REGIONAL, "")
+    assert both.body["locationPolicy"] == {
         "targetShape": "ANY_SINGLE_ZONE",
         "locations": {
             "zones/us-central1-a": {"preference": "ALLOW"},
             "zones/us-central1-b": {"preference": "DENY"},
             "zones/us-central1-c": {"preference": "ALLOW"},
         },
-    } == both.body["locationPolicy"]
+    }
 
 
 def test_a_candidate_without_a_zone_leaves_the_zone_to_google() -> None:
     """Where the catalog knows only the region, the region is asked, and no zone is named."""
     call = native.creating_call(order(candidate("", region="us-east4")))
-    assert (grouping.REGIONAL, "us-east4", {"targetShape": "ANY_SINGLE_ZONE"}) == (
+    assert (
         call.method,
         call.region,
         call.body["locationPolicy"],
-    )
+    ) == (grouping.REGIONAL, "us-east4", {"targetShape": "ANY_SINGLE_ZONE"})
 
 
 def test_machine_types_are_ranked_in_the_plan_s_order() -> None:
@@ -54,10 +54,10 @@ def test_machine_types_are_ranked_in_the_plan_s_order() -> None:
         order(candidate(machine_type="g2-standard-4"), candidate(machine_type="g2-standard-8"))
     ).body
     assert "machineType" not in body["instanceProperties"]
-    assert {
+    assert body["instanceFlexibilityPolicy"]["instanceSelections"] == {
         "choice-1": {"machineTypes": ["g2-standard-4"], "rank": "1"},
         "choice-2": {"machineTypes": ["g2-standard-8"], "rank": "2"},
-    } == body["instanceFlexibilityPolicy"]["instanceSelections"]
+    }
 
 
 A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
@@ -122,27 +122,27 @@ def test_a_group_never_changes_the_plan_s_order(candidates, expected) -> None:
 
 def test_spot_is_deleted_when_taken_and_never_restarted() -> None:
     """Spot: its own provisioning model, no restart, deleted on preemption unless the spec keeps."""
-    assert {
+    assert properties(candidate(capacity="spot"))["scheduling"] == {
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": False,
         "provisioningModel": "SPOT",
         "instanceTerminationAction": "DELETE",
-    } == properties(candidate(capacity="spot"))["scheduling"]
+    }
     assert (
-        "STOP"
-        == properties(candidate(capacity="spot"), on_ttl="keep")["scheduling"][
+        properties(candidate(capacity="spot"), on_ttl="keep")["scheduling"][
             "instanceTerminationAction"
         ]
+        == "STOP"
     )
 
 
 def test_on_demand_without_a_ttl_has_no_termination_action() -> None:
-    """instanceTerminationAction goes with a run limit or with Spot only."""
-    assert {
+    """InstanceTerminationAction goes with a run limit or with Spot only."""
+    assert properties()["scheduling"] == {
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": True,
         "provisioningModel": "STANDARD",
-    } == properties()["scheduling"]
+    }
 
 
 def test_b34_the_run_limit_deletes_or_stops_and_says_so() -> None:
@@ -150,15 +150,15 @@ def test_b34_the_run_limit_deletes_or_stops_and_says_so() -> None:
     ticket's notes say which.
     """
     release = native.creating_call(order(ttl_s=72_000))
-    assert {"seconds": "72000"} == release.body["instanceProperties"]["scheduling"][
-        "maxRunDuration"
-    ]
-    assert "DELETE" == release.body["instanceProperties"]["scheduling"]["instanceTerminationAction"]
-    assert ("Google ends the run after 20h: the machine is deleted",) == release.notes
+    assert release.body["instanceProperties"]["scheduling"]["maxRunDuration"] == {
+        "seconds": "72000"
+    }
+    assert release.body["instanceProperties"]["scheduling"]["instanceTerminationAction"] == "DELETE"
+    assert release.notes == ("Google ends the run after 20h: the machine is deleted",)
     keep = native.creating_call(order(ttl_s=72_000, on_ttl="keep"))
-    assert {"discardLocalSsd": True} == keep.body["instanceProperties"]["scheduling"][
-        "onInstanceStopAction"
-    ]
+    assert keep.body["instanceProperties"]["scheduling"]["onInstanceStopAction"] == {
+        "discardLocalSsd": True
+    }
     assert any("local SSD is lost" in note for note in keep.notes)
     without = native.creating_call(
         order(candidate(machine_type="g2-standard-4"), ttl_s=72_000, on_ttl="keep")
@@ -176,17 +176,17 @@ def test_b34_ttl_is_no_edit_in_place() -> None:
 def test_flex_start_waits_in_one_zone_with_a_run_limit() -> None:
     """Flex-start is an insert with a queue, a run limit (7 days without a ttl) and no reservation."""
     call = native.creating_call(order(candidate(capacity="flex-start"), wait_s=900))
-    assert (grouping.INSERT, "train-0") == (call.method, call.body["name"])
-    assert "zones/us-central1-a/machineTypes/a3-highgpu-8g" == call.body["machineType"]
+    assert (call.method, call.body["name"]) == (grouping.INSERT, "train-0")
+    assert call.body["machineType"] == "zones/us-central1-a/machineTypes/a3-highgpu-8g"
     assert (
-        "zones/us-central1-a/diskTypes/pd-balanced"
-        == call.body["disks"][0]["initializeParams"]["diskType"]
+        call.body["disks"][0]["initializeParams"]["diskType"]
+        == "zones/us-central1-a/diskTypes/pd-balanced"
     )
-    assert {"requestValidForDuration": {"seconds": "7200"}} == call.body["params"]
+    assert call.body["params"] == {"requestValidForDuration": {"seconds": "7200"}}
     assert "Google keeps the request queued for up to 2h" in call.notes
-    assert {"seconds": "604800"} == call.body["scheduling"]["maxRunDuration"]
-    assert "FLEX_START" == call.body["scheduling"]["provisioningModel"]
-    assert {"consumeReservationType": "NO_RESERVATION"} == call.body["reservationAffinity"]
+    assert call.body["scheduling"]["maxRunDuration"] == {"seconds": "604800"}
+    assert call.body["scheduling"]["provisioningModel"] == "FLEX_START"
+    assert call.body["reservationAffinity"] == {"consumeReservationType": "NO_RESERVATION"}
     assert any("7d" in note and "Flex-start" in note for note in call.notes)
 
 
@@ -209,7 +209,7 @@ def test_a_ttl_beyond_google_s_range_is_refused_before_any_call(capacity, ttl_s)
     """What Google cannot guard is not bought, and the refusal is not remembered for other specs."""
     with pytest.raises(Unsupported, match="wanted a ttl from") as caught:
         native.creating_call(order(candidate(capacity=capacity), ttl_s=ttl_s))
-    assert 0 == caught.value.block_s
+    assert caught.value.block_s == 0
 
 
 def test_several_flex_start_nodes_are_made_at_once_or_not() -> None:
@@ -217,7 +217,7 @@ def test_several_flex_start_nodes_are_made_at_once_or_not() -> None:
     so.
     """
     call = native.creating_call(order(candidate(capacity="flex-start"), nodes=2))
-    assert grouping.ZONAL == call.method
+    assert call.method == grouping.ZONAL
     assert any("queues only single machines" in note for note in call.notes)
 
 

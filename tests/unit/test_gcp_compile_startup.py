@@ -17,8 +17,9 @@ def test_the_clusters_own_key_stands_beside_the_users() -> None:
     assert [{"key": "ssh-keys", "value": f"gpus:{OWN}"}] == properties(own_public_key=OWN)[
         "metadata"
     ]["items"]
-    assert [OWN] == machine_metadata.own_keys(both[0]["value"]) and [] == machine_metadata.own_keys(
-        "gpus:ssh-ed25519 AAAA me"
+    assert (
+        machine_metadata.own_keys(both[0]["value"]) == [OWN]
+        and machine_metadata.own_keys("gpus:ssh-ed25519 AAAA me") == []
     )
 
 
@@ -31,8 +32,9 @@ def test_b32_what_a_machine_is_told_at_its_start_is_bounded_when_planning() -> N
         "metadata (ssh-keys) of at most 262,144 bytes" in problem.wanted
         and problem.found == "262,157"
     )
-    assert [] == machine_metadata.fits(
-        {"container": "job:1"}, Setup(ssh_public_key="ssh-ed25519 AAAA me")
+    assert (
+        machine_metadata.fits({"container": "job:1"}, Setup(ssh_public_key="ssh-ed25519 AAAA me"))
+        == []
     )
 
 
@@ -46,21 +48,21 @@ def test_a_login_that_the_declaration_rules_out_is_known() -> None:
     assert "external_ip" in MANIFEST.limits.unreachable(
         None, Setup(options=(("external_ip", False),))
     )
-    assert "" == MANIFEST.limits.unreachable(None, Setup(options=(("container", "job:1"),)))
+    assert MANIFEST.limits.unreachable(None, Setup(options=(("container", "job:1"),))) == ""
 
 
 def test_the_ssh_key_is_metadata_and_there_is_none_without_one() -> None:
     """ssh-keys holds user and key; without a key there is no metadata and no service account."""
-    assert [{"key": "ssh-keys", "value": "gpus:ssh-ed25519 AAAA me"}] == properties(
-        ssh_public_key="ssh-ed25519 AAAA me\n"
-    )["metadata"]["items"]
+    assert properties(ssh_public_key="ssh-ed25519 AAAA me\n")["metadata"]["items"] == [
+        {"key": "ssh-keys", "value": "gpus:ssh-ed25519 AAAA me"}
+    ]
     assert not {"metadata", "serviceAccounts"} & properties().keys()
 
 
 def test_the_container_s_script_is_a_valid_shell_script_with_the_image_quoted() -> None:
-    """bash parses the script, and the image stands in it quoted."""
+    """Bash parses the script, and the image stands in it quoted."""
     script = machine_metadata.start_up_script("nvcr.io/nvidia/pytorch:25.09-py3")
-    assert 0 == subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     assert f"image={shlex.quote('nvcr.io/nvidia/pytorch:25.09-py3')}" in script
     assert "{{json .Runtimes}}" in script and "{{.Config.Image}}" in script
     assert "image='a b; rm -rf /'" in machine_metadata.start_up_script("a b; rm -rf /")
@@ -107,9 +109,9 @@ esac
         )
         env = {"PATH": f"{self.tools}:/usr/bin:/bin"}
         done = subprocess.run(
-            ["bash", "-c", script], env=env, capture_output=True, text=True, timeout=20
+            ["bash", "-c", script], check=False, env=env, capture_output=True, text=True, timeout=20
         )
-        assert 0 == done.returncode, done.stderr
+        assert done.returncode == 0, done.stderr
         return [
             call
             for call in (self.home / "calls").read_text().split()
@@ -122,11 +124,11 @@ def test_b32_a_finished_container_is_not_run_again_at_the_next_boot(tmp_path) ->
     started. Another image: run anew.
     """
     box = Box(tmp_path)
-    assert ["rm", "run"] == box.boot("job:1")
-    assert ["start"] == box.boot("job:1", 0, system="stopping")
-    assert ["start"] == box.boot("job:1", 1, 137)
-    assert ["start"] == box.boot("job:1", 1, 0)
+    assert box.boot("job:1") == ["rm", "run"]
+    assert box.boot("job:1", 0, system="stopping") == ["start"]
+    assert box.boot("job:1", 1, 137) == ["start"]
+    assert box.boot("job:1", 1, 0) == ["start"]
     assert [] == box.boot("job:1") == box.boot("job:1")
-    assert ["rm", "run"] == box.boot("job:2")
-    assert ["start"] == box.boot("job:2")
+    assert box.boot("job:2") == ["rm", "run"]
+    assert box.boot("job:2") == ["start"]
     assert "--restart on-failure" in machine_metadata.start_up_script("job:1")

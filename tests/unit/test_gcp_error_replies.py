@@ -50,7 +50,7 @@ def test_a_refused_create_is_read_by_its_reason_then_its_status(status, reason, 
     error = from_http(status, body(reason, status), CREATE)
     assert kind is type(error)
     if isinstance(error, OutcomeUnknown):
-        assert TOKEN == error.token
+        assert error.token == TOKEN
 
 
 def test_error_info_of_the_newer_bodies_wins() -> None:
@@ -69,7 +69,7 @@ def test_error_info_of_the_newer_bodies_wins() -> None:
 
 def test_a_server_s_patience_is_passed_on() -> None:
     """Retry-After reaches the engine."""
-    assert 7.0 == from_http(429, "{}", CREATE, "7").retry_after_s
+    assert from_http(429, "{}", CREATE, "7").retry_after_s == 7.0
 
 
 def test_reads_that_fail_are_passing_faults() -> None:
@@ -110,7 +110,7 @@ def test_a_lost_or_unreadable_answer_of_a_create_is_an_unknown_outcome() -> None
     ):
         found = from_exception(error, CREATE)
         assert OutcomeUnknown is type(found), error
-        assert TOKEN == found.token
+        assert found.token == TOKEN
 
 
 def client_exceptions():

@@ -87,7 +87,7 @@ def test_b18_every_known_stockout_code_is_a_stockout(code) -> None:
     """Each of the codes blocks the machine type and capacity kind in that zone, for a while."""
     error = from_operation(operation(entry(code)), READ)
     assert NoCapacity is type(error)
-    assert (PLACE,) == error.scopes
+    assert error.scopes == (PLACE,)
     assert error.block_s > 0
 
 
@@ -104,11 +104,11 @@ def test_b18_an_unknown_code_without_reason_is_shown_as_is() -> None:
     """
     error = from_operation(operation(entry("REGION_POOL_X", "something new")), READ)
     assert Unclassified is type(error)
-    assert ("REGION_POOL_X", TOKEN) == (error.code, error.token)
+    assert (error.code, error.token) == ("REGION_POOL_X", TOKEN)
     assert "REGION_POOL_X: a code that no table knows" in str(error) and "something new" in str(
         error
     )
-    assert () == error.scopes
+    assert error.scopes == ()
 
 
 def test_b19_a_regional_quota_skips_that_region_only() -> None:
@@ -122,7 +122,7 @@ def test_b19_a_regional_quota_skips_that_region_only() -> None:
         READ,
     )
     assert QuotaExceeded is type(error)
-    assert ("NVIDIA_H100_GPUS", "0") == (error.metric, error.limit)
+    assert (error.metric, error.limit) == ("NVIDIA_H100_GPUS", "0")
     assert {
         Scope("gcp", "us-central1", gpu_type="H100", capacity=kind)
         for kind in ("spot", "flex-start")
@@ -177,7 +177,7 @@ def test_b21_a_type_that_the_zone_lacks_skips_that_zone_only() -> None:
 
 
 def test_b22_the_zones_that_google_names_become_hints() -> None:
-    """zonesAvailable is a hint without the zone that failed; a hinted zone of the same call is not
+    """ZonesAvailable is a hint without the zone that failed; a hinted zone of the same call is not
     blocked.
     """
     both = READ._replace(candidates=(candidate("us-central1-a"), candidate("us-central1-c")))
@@ -192,8 +192,8 @@ def test_b22_the_zones_that_google_names_become_hints() -> None:
         ),
         both,
     )
-    assert ("us-central1-c",) == error.hints
-    assert (PLACE,) == error.scopes
+    assert error.hints == ("us-central1-c",)
+    assert error.scopes == (PLACE,)
     assert "us-central1-c" in str(error)
     empty = from_operation(
         operation(
@@ -203,7 +203,7 @@ def test_b22_the_zones_that_google_names_become_hints() -> None:
         ),
         READ,
     )
-    assert () == empty.hints
+    assert empty.hints == ()
 
 
 def test_a_refusal_always_blocks_something_of_the_call() -> None:
@@ -219,7 +219,7 @@ def test_a_refusal_always_blocks_something_of_the_call() -> None:
         ),
         READ,
     )
-    assert (PLACE,) == error.scopes
+    assert error.scopes == (PLACE,)
 
 
 def test_an_attached_gpu_runs_out_whatever_host_it_hangs_on() -> None:

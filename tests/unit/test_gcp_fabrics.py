@@ -43,7 +43,7 @@ def test_without_a_fabric_for_the_zone_there_is_one_interface(rig) -> None:
     options = fabric_of(rig, "a3-ultragpu-8g", "us-central1-b")
     elsewhere = rig.got(candidate("a3-ultragpu-8g", zone="us-east4-b"), options=options)
     unlike = rig.got(candidate("a3-edgegpu-8g"), options=options, generation="gen2")
-    assert [1, 1] == [len(seen(rig, ticket)["networkInterfaces"]) for ticket in (elsewhere, unlike)]
+    assert [len(seen(rig, ticket)["networkInterfaces"]) for ticket in (elsewhere, unlike)] == [1, 1]
 
 
 def test_zones_with_unlike_fabrics_share_no_call() -> None:
@@ -53,9 +53,9 @@ def test_zones_with_unlike_fabrics_share_no_call() -> None:
         for zone in ("us-central1-b", "us-central1-c", "us-central1-f")
     ]
     section = {"fabric": {"us-central1-b": nics("a3-ultragpu-8g", "us-central1-b")}}
-    assert (3, 1) == (MANIFEST.limits.together(run, {}), MANIFEST.limits.together(run, section))
-    assert 2 == MANIFEST.limits.together(run[1:], section)
-    assert 3 == grouping.group(run)
+    assert (MANIFEST.limits.together(run, {}), MANIFEST.limits.together(run, section)) == (3, 1)
+    assert MANIFEST.limits.together(run[1:], section) == 2
+    assert grouping.group(run) == 3
 
 
 def test_machines_of_unlike_disks_or_interfaces_share_no_call() -> None:
@@ -66,7 +66,7 @@ def test_machines_of_unlike_disks_or_interfaces_share_no_call() -> None:
         candidate(kind, zone="us-central1-b")
         for kind in ("a3-highgpu-8g", "a3-edgegpu-8g", "a3-edgegpu-8g-nolssd", "a3-ultragpu-8g")
     )
-    assert [2, 1, 1] == [grouping.group([high, other]) for other in (edge, bare, ultra)]
+    assert [grouping.group([high, other]) for other in (edge, bare, ultra)] == [2, 1, 1]
 
 
 HOSTS = {"network": "h-#", "subnetwork": "h-#", "count": 2}
@@ -146,7 +146,7 @@ def test_a_fabric_that_fits_nothing_names_the_shapes() -> None:
     problem = problems({"fabric": {"us-central1-b": {"nics": [{**HOSTS, "count": 3}]}}})[0]
     assert (
         "2 gVNIC + 8 MRDMA (a4-highgpu, a3-ultragpu)" in problem.wanted
-        and "3 gVNIC" == problem.found
+        and problem.found == "3 gVNIC"
     )
 
 
@@ -164,7 +164,7 @@ def test_the_row_says_single_nic_unless_a_fabric_is_named() -> None:
     assert "2 gVNIC + 8 MRDMA on the networks named in options.gcp.fabric" in " ".join(
         render.as_text(named).split()
     )
-    assert (1,) == next(ranks for text, ranks in named.notes.items() if "networks named" in text)
+    assert next(ranks for text, ranks in named.notes.items() if "networks named" in text) == (1,)
     assert not plan("L4:1").notes
 
 
@@ -180,12 +180,13 @@ def test_fabric_names_stand_as_given_or_as_links() -> None:
         "us-central1",
         external_ip=False,
     )
-    assert {
+    assert made[4] == {
         "network": "projects/host/global/networks/h-4",
         "subnetwork": "projects/host/regions/us-central1/subnetworks/h-4",
         "nicType": "GVNIC",
-    } == made[4]
+    }
     bare = fabric.interfaces((fabric.Nic("", "s"),), "us-central1", external_ip=True)
-    assert {"subnetwork": "regions/us-central1/subnetworks/s", "nicType": "GVNIC"} == {
-        key: bare[0][key] for key in ("subnetwork", "nicType")
+    assert {key: bare[0][key] for key in ("subnetwork", "nicType")} == {
+        "subnetwork": "regions/us-central1/subnetworks/s",
+        "nicType": "GVNIC",
     }

@@ -49,7 +49,7 @@ def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capa
     assert CAPABILITIES.orders(machine_type) and capacity in CAPABILITIES.capacities
     rig.gcp.delete(ticket.handles[0])
     rig.moment += 5
-    assert "gone" == rig.status(ticket.handles[0])
+    assert rig.status(ticket.handles[0]) == "gone"
 
 
 @pytest.mark.parametrize(("machine_type", "capacity"), NOT_SOLD)
@@ -62,7 +62,7 @@ def test_what_google_does_not_sell_is_refused_before_any_call(rig, machine_type,
     sent = rig.calls("instances.bulkInsert") + rig.calls("instances.insert")
     with pytest.raises(Unsupported, match="capacity that Google sells of it") as caught:
         rig.gcp.submit(order(candidate(machine_type, capacity)))
-    assert FAMILIES[machine_type][3][0] in str(caught.value) and 0 == caught.value.block_s
+    assert FAMILIES[machine_type][3][0] in str(caught.value) and caught.value.block_s == 0
     assert sent == rig.calls("instances.bulkInsert") + rig.calls("instances.insert")
 
 
@@ -95,7 +95,7 @@ def test_bare_metal_is_not_ordered_without_its_fabric(rig) -> None:
         match=r"wanted its fabric \(2 IDPF \+ 8 MRDMA\), found none named for us-central1-a",
     ):
         rig.gcp.submit(order(candidate("a4x-maxgpu-4g-metal", "reservation")))
-    assert 0 == rig.calls("instances.bulkInsert")
+    assert rig.calls("instances.bulkInsert") == 0
 
 
 def test_the_image_follows_the_processor_and_the_boot_disk_the_family() -> None:
@@ -125,8 +125,8 @@ def test_the_image_follows_the_processor_and_the_boot_disk_the_family() -> None:
         )
     )
     assert (
-        "projects/my-project/global/images/arm"
-        == own.body["instanceProperties"]["disks"][0]["initializeParams"]["sourceImage"]
+        own.body["instanceProperties"]["disks"][0]["initializeParams"]["sourceImage"]
+        == "projects/my-project/global/images/arm"
     )
 
 
@@ -164,9 +164,9 @@ def test_local_ssd_comes_with_the_type_or_can_be_added(machine_type, bundled, mo
 
 def test_only_whole_gpus_of_g4_are_sold() -> None:
     """A fraction of a GPU cannot be asked for by a whole count, and is not declared."""
-    assert [False] * 3 + [True] * 4 == [
+    assert [
         CAPABILITIES.orders(f"g4-standard-{vcpus}") for vcpus in (6, 12, 24, 48, 96, 192, 384)
-    ]
+    ] == [False] * 3 + [True] * 4
 
 
 def test_adapter_and_stand_in_agree_on_every_family() -> None:

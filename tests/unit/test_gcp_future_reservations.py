@@ -33,10 +33,10 @@ def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_
     reserve(rig, machine_type, zone, future=True)
     ticket = rig.got(candidate(machine_type, "reservation", "", zone.rsplit("-", 1)[0]))
     found = seen(rig, ticket)["scheduling"]
-    assert ("RESERVATION_BOUND", "DELETE") == (
+    assert (
         found["provisioningModel"],
         found["instanceTerminationAction"],
-    )
+    ) == ("RESERVATION_BOUND", "DELETE")
     assert (zone, "reservation") == (
         ticket.placed.zone,
         rig.gcp.observe(ticket.handles)[0].capacity,
@@ -45,7 +45,7 @@ def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_
         "bound to its reservation: at the reservation's end the machine is deleted" in ticket.detail
     )
     rig.moment += 40 * 86_400
-    assert "gone" == rig.status(ticket.handles[0])
+    assert rig.status(ticket.handles[0]) == "gone"
 
 
 def test_an_ordinary_reservation_binds_nothing(rig) -> None:
@@ -54,17 +54,17 @@ def test_an_ordinary_reservation_binds_nothing(rig) -> None:
     """
     reserve(rig, "a3-ultragpu-8g", "us-central1-b")
     ticket = rig.got(candidate("a3-ultragpu-8g", "reservation"))
-    assert "STANDARD" == seen(rig, ticket)["scheduling"]["provisioningModel"]
+    assert seen(rig, ticket)["scheduling"]["provisioningModel"] == "STANDARD"
 
 
 def test_a_future_reservation_of_a_family_that_is_never_bound(rig) -> None:
     """A2's future reservations deliver ordinary ones."""
     reserve(rig, "a2-highgpu-8g", "us-central1-a", future=True)
     assert (
-        "STANDARD"
-        == seen(rig, rig.got(candidate("a2-highgpu-8g", "reservation")))["scheduling"][
+        seen(rig, rig.got(candidate("a2-highgpu-8g", "reservation")))["scheduling"][
             "provisioningModel"
         ]
+        == "STANDARD"
     )
 
 
@@ -74,7 +74,7 @@ def test_a_reservation_that_is_not_due_yet_is_not_there(rig) -> None:
     reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True, timeWindow=window)
     with pytest.raises(Unsupported, match="none of that name"):
         rig.gcp.submit(order(candidate("a4-highgpu-8g", "reservation")))
-    assert 0 == rig.calls("instances.bulkInsert")
+    assert rig.calls("instances.bulkInsert") == 0
 
 
 def test_a_reservation_elsewhere_is_named(rig) -> None:
@@ -82,7 +82,7 @@ def test_a_reservation_elsewhere_is_named(rig) -> None:
     reserve(rig, "a3-highgpu-8g", "us-central1-a")
     with pytest.raises(Unsupported, match="it is in us-central1-a") as caught:
         rig.gcp.submit(order(candidate("a3-highgpu-8g", "reservation", "us-east4-a")))
-    assert 0 == rig.calls("instances.bulkInsert") and 0 == caught.value.block_s
+    assert rig.calls("instances.bulkInsert") == 0 and caught.value.block_s == 0
 
 
 def test_an_order_on_a_reservation_without_a_zone_is_settled(rig) -> None:
@@ -93,7 +93,7 @@ def test_an_order_on_a_reservation_without_a_zone_is_settled(rig) -> None:
     with pytest.raises(Exception, match="lost"):
         rig.gcp.submit(wanted)
     ticket = rig.had(rig.gcp.resume(wanted))
-    assert ("us-central1-a", 1) == (ticket.placed.zone, len(rig.gcp.find("own1")))
+    assert (ticket.placed.zone, len(rig.gcp.find("own1"))) == ("us-central1-a", 1)
 
 
 def test_a_reservation_that_is_used_up_is_no_capacity(rig) -> None:

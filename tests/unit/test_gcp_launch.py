@@ -56,10 +56,10 @@ def test_b11_reported_accelerators_are_no_change(rig) -> None:
         rig.gcp._context(ticket.order),
     )
     assert "nvidia-tesla-a100" in json.dumps(body.get("guestAccelerators"))
-    assert ("A100", 1) == (
+    assert (
         rig.gcp.observe(ticket.handles)[0].gpu_type,
         rig.gcp.observe(ticket.handles)[0].gpu_count,
-    )
+    ) == ("A100", 1)
 
 
 def test_several_zones_go_out_as_one_call(rig) -> None:
@@ -68,7 +68,7 @@ def test_several_zones_go_out_as_one_call(rig) -> None:
     """
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 0)
     ticket = rig.got(candidate(A), candidate(B))
-    assert (B, 1) == (ticket.placed.zone, rig.calls("regionInstances.bulkInsert"))
+    assert (ticket.placed.zone, rig.calls("regionInstances.bulkInsert")) == (B, 1)
 
 
 def test_zones_that_the_plan_lacks_are_never_used(rig) -> None:
@@ -81,7 +81,7 @@ def test_zones_that_the_plan_lacks_are_never_used(rig) -> None:
     rig.moment += 30
     with pytest.raises(NoCapacity):
         rig.gcp.poll(ticket)
-    assert [] == list(rig.gcp.find("own1"))
+    assert list(rig.gcp.find("own1")) == []
 
 
 def test_machine_types_fall_back_within_one_call(rig) -> None:
@@ -92,9 +92,9 @@ def test_machine_types_fall_back_within_one_call(rig) -> None:
         for machine_type in ("g2-standard-4", "g2-standard-8")
         for zone in (A, B)
     ]
-    assert 4 == rig.gcp.group(group)
+    assert rig.gcp.group(group) == 4
     ticket = rig.got(*group)
-    assert ("g2-standard-8", A) == (ticket.placed.machine_type, ticket.placed.zone)
+    assert (ticket.placed.machine_type, ticket.placed.zone) == ("g2-standard-8", A)
 
 
 def test_a_place_without_a_zone_is_filled_in(rig) -> None:
@@ -107,9 +107,10 @@ def test_a_cluster_is_whole_and_in_one_zone(rig) -> None:
     """Two nodes: both or none, in one zone, in the order of their names."""
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 1)
     ticket = rig.got(candidate(A), candidate(B), nodes=2)
-    assert B == ticket.placed.zone
-    assert ["train-gen1-0", "train-gen1-1"] == [
-        handle.native_id.rsplit("/", 1)[-1] for handle in ticket.handles
+    assert ticket.placed.zone == B
+    assert [handle.native_id.rsplit("/", 1)[-1] for handle in ticket.handles] == [
+        "train-gen1-0",
+        "train-gen1-1",
     ]
 
 
@@ -123,7 +124,7 @@ def test_a_cluster_that_does_not_fit_leaves_nothing(rig) -> None:
     assert (
         Scope("gcp", "us-central1", A, "a3-highgpu-8g", capacity="on-demand"),
     ) == caught.value.scopes
-    assert [] == list(rig.gcp.find("own1"))
+    assert list(rig.gcp.find("own1")) == []
 
 
 def test_a_reservation_is_used_by_name(rig) -> None:
@@ -142,7 +143,7 @@ def test_a_reservation_is_used_by_name(rig) -> None:
     )
     rig.moment += 10
     ticket = rig.got(candidate(A, capacity="reservation", reservation="mine"))
-    assert "reservation" == rig.gcp.observe(ticket.handles)[0].capacity
+    assert rig.gcp.observe(ticket.handles)[0].capacity == "reservation"
 
 
 def test_flex_start_is_queued_until_there_is_room(rig) -> None:
@@ -151,11 +152,11 @@ def test_flex_start_is_queued_until_there_is_room(rig) -> None:
     ticket = rig.gcp.submit(order(candidate(A, capacity="flex-start"), wait_s=3600))
     rig.moment += 30
     ticket = rig.gcp.poll(ticket)
-    assert "queued" == ticket.state
+    assert ticket.state == "queued"
     assert "7d" in ticket.detail
-    assert ["queued"] == [node.status for node in rig.gcp.find("own1")]
+    assert [node.status for node in rig.gcp.find("own1")] == ["queued"]
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "flex-start", 1)
-    assert "flex-start" == rig.had(ticket).placed.capacity
+    assert rig.had(ticket).placed.capacity == "flex-start"
 
 
 def test_flex_start_s_wait_runs_out(rig) -> None:
@@ -167,7 +168,7 @@ def test_flex_start_s_wait_runs_out(rig) -> None:
     rig.moment += 7300
     with pytest.raises(NoCapacity):
         rig.gcp.poll(ticket)
-    assert [] == list(rig.gcp.find("own1"))
+    assert list(rig.gcp.find("own1")) == []
 
 
 def test_a_ticket_survives_the_process(rig) -> None:
@@ -177,7 +178,7 @@ def test_a_ticket_survives_the_process(rig) -> None:
     try:
         assert "127.0.0.1" not in json.dumps(ticket.native)
         rig.gcp = rig.adapter(other.url)
-        assert A == rig.had(ticket).placed.zone
+        assert rig.had(ticket).placed.zone == A
     finally:
         other.close()
 
@@ -188,7 +189,7 @@ def test_what_was_delivered_is_compared_with_the_order(rig) -> None:
     ticket = rig.gcp.resume(order(candidate(A, "g2-standard-8")))
     with pytest.raises(HalfMade, match="g2-standard-4 with 1 x L4") as caught:
         rig.gcp.poll(ticket)
-    assert 1 == len(caught.value.handles)
+    assert len(caught.value.handles) == 1
 
 
 def test_a_machine_taken_while_starting_is_half_made(rig) -> None:

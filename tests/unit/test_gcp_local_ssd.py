@@ -65,7 +65,7 @@ def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, mac
     )
     assert machines.bundled_ssd(machine_type) == ("local SSD is lost" in ticket.detail)
     rig.moment += 3700
-    assert "ended" == rig.status(ticket.handles[0])
+    assert rig.status(ticket.handles[0]) == "ended"
 
 
 def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig) -> None:
@@ -74,10 +74,10 @@ def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig) -> None:
     found = seen(rig, rig.got(candidate("a4-highgpu-8g", "reservation"), on_ttl="keep"))[
         "scheduling"
     ]
-    assert ("STOP", {"discardLocalSsd": True}) == (
+    assert (
         found["instanceTerminationAction"],
         found["onInstanceStopAction"],
-    )
+    ) == ("STOP", {"discardLocalSsd": True})
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards) 
     """
     handle = rig.got(candidate(machine_type)).handles[0]
     rig.gcp.update(handle, {"state": "stopped"})
-    assert "stopped" == rig.status(handle)
+    assert rig.status(handle) == "stopped"
     assert machines.bundled_ssd(machine_type) == discards
     rig.gcp.update(handle, {"state": "stopped"})
-    assert 1 == rig.calls("instances.stop")
+    assert rig.calls("instances.stop") == 1
     rig.gcp.update(handle, {"state": "running"})
-    assert "running" == rig.status(handle)
+    assert rig.status(handle) == "running"
     rig.gcp.update(handle, {"state": "running"})
-    assert 1 == rig.calls("instances.start")
+    assert rig.calls("instances.start") == 1
 
 
 def test_b35_a_refused_stop_is_an_error(rig) -> None:
@@ -111,7 +111,7 @@ def test_b35_a_refused_stop_is_an_error(rig) -> None:
     rig.store.add_fault("gcp", "instances.stop", "http", 1, status=400, reason="badRequest")
     with pytest.raises(Unsupported, match="stopping"):
         rig.gcp.update(handle, {"state": "stopped"})
-    assert "running" == rig.status(handle)
+    assert rig.status(handle) == "running"
 
 
 def test_b41_a_start_without_room_leaves_it_stopped(rig) -> None:
@@ -121,4 +121,4 @@ def test_b41_a_start_without_room_leaves_it_stopped(rig) -> None:
     rig.store.set_stock("gcp", "us-central1-a", "a2-ultragpu-8g", "", 0)
     with pytest.raises(NoCapacity, match="gcp us-central1-a: starting"):
         rig.gcp.update(handle, {"state": "running"})
-    assert "stopped" == rig.status(handle)
+    assert rig.status(handle) == "stopped"

@@ -15,14 +15,14 @@ from tests.unit.gcp_rig import (
 def test_b29_gone_only_on_google_s_own_word(rig) -> None:
     """404 is gone; 403 and a lost connection raise and never read as gone."""
     ticket = rig.got()
-    assert "gone" == rig.status(Handle("gcp", f"projects/rehearsal/zones/{A}/instances/nothing"))
+    assert rig.status(Handle("gcp", f"projects/rehearsal/zones/{A}/instances/nothing")) == "gone"
     rig.store.add_fault("gcp", "instances.get", "forbidden", times=1)
     with pytest.raises(BadCredentials):
         rig.gcp.observe(ticket.handles)
     rig.store.add_fault("gcp", "instances.get", "reply-lost", times=1)
     with pytest.raises(Transient):
         rig.gcp.observe(ticket.handles)
-    assert "running" == rig.status(ticket.handles[0])
+    assert rig.status(ticket.handles[0]) == "running"
 
 
 def test_b29_a_preempted_machine_is_told(rig) -> None:
@@ -36,12 +36,13 @@ def test_b29_a_preempted_machine_is_told(rig) -> None:
         candidate(A, "g2-standard-4", capacity="spot"), generation="released"
     ).handles[0]
     for handle in (kept, released):
-        assert 1 == console.preempt(rig.store, handle.native_id.rsplit("/", 1)[-1])
-    assert ["preempted", "preempted"] == [node.status for node in rig.gcp.observe([kept, released])]
+        assert console.preempt(rig.store, handle.native_id.rsplit("/", 1)[-1]) == 1
+    assert [node.status for node in rig.gcp.observe([kept, released])] == ["preempted", "preempted"]
     rig.moment += 120
     nodes = rig.gcp.observe([kept, released])
-    assert [("preempted", "TERMINATED"), ("gone", "preempted and deleted")] == [
-        (node.status, node.detail) for node in nodes
+    assert [(node.status, node.detail) for node in nodes] == [
+        ("preempted", "TERMINATED"),
+        ("gone", "preempted and deleted"),
     ]
 
 
@@ -50,9 +51,9 @@ def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig) -> None:
     kept = rig.got(candidate(A, "g2-standard-4"), ttl_s=3600, on_ttl="keep", generation="kept")
     released = rig.got(candidate(A, "g2-standard-4"), ttl_s=3600, generation="released")
     rig.moment += 4000
-    assert "ended" == rig.status(kept.handles[0])
+    assert rig.status(kept.handles[0]) == "ended"
     node = rig.gcp.observe(released.handles)[0]
-    assert ("gone", "ended by its run limit and deleted") == (node.status, node.detail)
+    assert (node.status, node.detail) == ("gone", "ended by its run limit and deleted")
 
 
 def test_a_stop_by_somebody_is_stopped(rig) -> None:
@@ -64,7 +65,7 @@ def test_a_stop_by_somebody_is_stopped(rig) -> None:
         rig.gcp._context(ticket.order),
     )
     rig.moment += 30
-    assert "stopped" == rig.status(ticket.handles[0])
+    assert rig.status(ticket.handles[0]) == "stopped"
 
 
 def test_find_pages_through_everything_and_narrows(rig) -> None:
@@ -74,10 +75,10 @@ def test_find_pages_through_everything_and_narrows(rig) -> None:
     rig.got(candidate(A, "g2-standard-4"), nodes=3, generation="g1")
     rig.got(candidate("us-east1-c", "g2-standard-4"), generation="g2", cluster="serve")
     rig.got(candidate(A, "g2-standard-4"), generation="g3", owner="own2")
-    assert 4 == len(rig.gcp.find("own1"))
-    assert 1 == len(rig.gcp.find("own1", "serve"))
-    assert 3 == len(rig.gcp.find("own1", "train", "g1"))
-    assert [] == list(rig.gcp.find("own1", "train", "g2"))
+    assert len(rig.gcp.find("own1")) == 4
+    assert len(rig.gcp.find("own1", "serve")) == 1
+    assert len(rig.gcp.find("own1", "train", "g1")) == 3
+    assert list(rig.gcp.find("own1", "train", "g2")) == []
 
 
 def test_find_follows_every_page(rig) -> None:
@@ -90,7 +91,7 @@ def test_find_follows_every_page(rig) -> None:
         }
     }
     rig.gcp._client = Scripted([page, last])
-    assert ["m1", "m2"] == [node.name for node in rig.gcp.find("own1")]
+    assert [node.name for node in rig.gcp.find("own1")] == ["m1", "m2"]
 
 
 def test_a_zone_that_google_cannot_reach_is_no_absence(rig) -> None:
@@ -134,7 +135,7 @@ def test_many_machines_are_seen_by_list(rig) -> None:
     before = rig.calls("instances.get")
     nodes = rig.gcp.observe([*ticket.handles, missing])
     assert [*["running"] * 10, "gone"] == [node.status for node in nodes]
-    assert 1 == rig.calls("instances.get") - before
+    assert rig.calls("instances.get") - before == 1
 
 
 @pytest.mark.parametrize(
@@ -184,5 +185,5 @@ def test_a_run_limit_is_seen_without_operations() -> None:
     on_demand = instance(
         "m", status="TERMINATED", scheduling={"maxRunDuration": {"seconds": "3600"}}, **times
     )
-    assert "ended" == nodes.why([], "m", on_demand)
-    assert "stopped" == nodes.why([], "m", {**on_demand, "scheduling": {}})
+    assert nodes.why([], "m", on_demand) == "ended"
+    assert nodes.why([], "m", {**on_demand, "scheduling": {}}) == "stopped"

@@ -30,12 +30,12 @@ def test_b22_a_stockout_comes_with_the_operation_and_names_a_zone(rig) -> None:
     """
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 0)
     ticket = rig.gcp.submit(order(candidate(A)))
-    assert "waiting" == rig.gcp.poll(ticket).state
+    assert rig.gcp.poll(ticket).state == "waiting"
     rig.moment += 30
     with pytest.raises(NoCapacity) as caught:
         rig.gcp.poll(ticket)
     assert caught.value.hints and A not in caught.value.hints
-    assert [] == list(rig.gcp.find("own1"))
+    assert list(rig.gcp.find("own1")) == []
     assert caught.value.hints[0] == rig.got(candidate(caught.value.hints[0])).placed.zone
 
 
@@ -85,7 +85,7 @@ def test_b19_quota_stops_what_it_counts(rig) -> None:
     rig.store.set_quota("gcp", "us-central1", "NVIDIA_L4_GPUS", 0)
     with pytest.raises(QuotaExceeded) as caught:
         rig.got(candidate(A, "g2-standard-4"))
-    assert "NVIDIA_L4_GPUS" == caught.value.metric
+    assert caught.value.metric == "NVIDIA_L4_GPUS"
     assert all(scope.region == "us-central1" for scope in caught.value.scopes)
     rig.store.set_quota("gcp", "", "GPUS_ALL_REGIONS", 0)
     with pytest.raises(QuotaExceeded) as caught:
@@ -127,7 +127,7 @@ def test_b21_a_zone_without_the_machine_type_is_skipped_alone(rig) -> None:
     with pytest.raises(Unsupported) as caught:
         rig.gcp.submit(order(candidate("us-central1-f")))
     assert (Scope("gcp", "us-central1", "us-central1-f", "a3-highgpu-8g"),) == caught.value.scopes
-    assert 1 == rig.calls("instances.bulkInsert")
+    assert rig.calls("instances.bulkInsert") == 1
 
 
 def test_a_missing_image_is_configuration_not_a_place(rig) -> None:

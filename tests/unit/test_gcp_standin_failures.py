@@ -83,8 +83,8 @@ def test_several_servers_are_one_cloud(cloud) -> None:
         thread.join()
     other.close()
     cloud.later()
-    assert 8 == len(results) and 3 == len(cloud.names())
-    assert 5 == sum("error" in cloud.operation(op) for op in results)
+    assert len(results) == 8 and len(cloud.names()) == 3
+    assert sum("error" in cloud.operation(op) for op in results) == 5
 
 
 # Planned failures

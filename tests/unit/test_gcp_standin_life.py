@@ -101,7 +101,7 @@ def test_b29_preemption_follows_the_termination_action(cloud, action, after) -> 
 
 
 def test_labels_need_the_fingerprint_that_was_read(cloud) -> None:
-    """setLabels replaces all labels, for those who have read them."""
+    """SetLabels replaces all labels, for those who have read them."""
     cloud.done(cloud.insert(instance(labels={"owner": "a"})))
     old = cloud.get()["labelFingerprint"]
     edit = (
@@ -125,7 +125,7 @@ def test_labels_need_the_fingerprint_that_was_read(cloud) -> None:
 
 
 def test_metadata_and_scheduling_edits(cloud) -> None:
-    """setMetadata needs its fingerprint; a run limit is edited only on a stopped machine."""
+    """SetMetadata needs its fingerprint; a run limit is edited only on a stopped machine."""
     cloud.done(cloud.insert(instance("g2-standard-4", "STANDARD")))
     items = [{"key": "ssh-keys", "value": "x"}]
     edit = (

@@ -136,7 +136,7 @@ def test_what_exists_where(cloud) -> None:
         .aggregatedList(project=P, filter="name=a3-highgpu-8g")
         .execute()["items"]
     )
-    assert 24 == sum(len(scope.get("machineTypes", [])) for scope in everywhere.values())
+    assert sum(len(scope.get("machineTypes", [])) for scope in everywhere.values()) == 24
     cards = (
         cloud.api.acceleratorTypes()
         .get(project=P, zone=Z, acceleratorType="nvidia-tesla-t4")
@@ -164,7 +164,7 @@ def test_what_exists_where(cloud) -> None:
 
 
 def test_disks_go_with_their_machine_unless_told_otherwise(cloud) -> None:
-    """autoDelete disks go with the machine; others stay, cost money, and can be deleted once
+    """AutoDelete disks go with the machine; others stay, cost money, and can be deleted once
     unused.
     """
     body = instance("g2-standard-4")

@@ -326,7 +326,7 @@ def test_what_compute_engine_refuses_is_refused(untouched, case) -> None:
 
 
 def test_bulk_takes_names_where_insert_takes_links(cloud) -> None:
-    """instanceProperties hold bare names; a link, a missing name, and fields of the regional call
+    """InstanceProperties hold bare names; a link, a missing name, and fields of the regional call
     are refused in a zonal one.
     """
     link = properties(f"zones/{Z}/machineTypes/a3-highgpu-8g")
@@ -392,4 +392,4 @@ def test_unknown_routes_and_parameters_fail_and_are_recorded(cloud) -> None:
         ][0]["reason"]
         == "parseError"
     )
-    assert [404, 404, 404, 400] == [found.status for found in cloud.store.requests("unknown")]
+    assert [found.status for found in cloud.store.requests("unknown")] == [404, 404, 404, 400]

@@ -83,7 +83,7 @@ def test_a_token_is_never_an_argument() -> None:
 
 
 def test_one_machine_launchers_refuse_nodes() -> None:
-    """vLLM over two nodes names the launchers that can."""
+    """VLLM over two nodes names the launchers that can."""
     with pytest.raises(SpecError, match="over several machines run torchrun"):
         program(VLLM, "service", "H100", 8, 2)
 

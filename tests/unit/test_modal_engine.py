@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
+from providers.rehearsal.store import open_store
 
 
 class Jumping:
@@ -72,19 +72,19 @@ def test_what_google_has_not_modal_has(rig) -> None:
     rig.store.set_stock("gcp", "", "", "", 0)
     wanted = rig.wanted(providers=["gcp", "modal"], options={"modal": {"cpu": 8, "memory_gib": 64}})
     held = rig.create(wanted)
-    assert ("running", "modal", "any", "H100", 8) == (
+    assert (
         held.status,
         held.provider,
         held.region,
         held.gpu_type,
         held.gpu_count,
-    )
+    ) == ("running", "modal", "any", "H100", 8)
     assert 34_000_000 < held.micro_usd < 35_000_000
     assert held.machines[0].login == f"modal shell {held.handles[0].native_id}"
     assert asyncio.run(operations.read(rig.world, held)).status == "running"
     asyncio.run(operations.delete(rig.world, held))
-    assert [] == rig.sandboxes() and () == tuple(
-        asyncio.run(operations.settle(rig.world, "owner1"))
+    assert (
+        rig.sandboxes() == [] and tuple(asyncio.run(operations.settle(rig.world, "owner1"))) == ()
     )
 
 
@@ -94,8 +94,8 @@ def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig) -> None:
     """
     rig.store.set_stock("modal", "", "", "", 0)
     held = rig.create(rig.wanted(providers=["modal", "gcp"]))
-    assert ["NoCapacity", "acquired"] == [attempt.outcome for attempt in held.attempts]
-    assert "gcp" == held.provider and [] == rig.sandboxes()
+    assert [attempt.outcome for attempt in held.attempts] == ["NoCapacity", "acquired"]
+    assert held.provider == "gcp" and rig.sandboxes() == []
     assert 120 <= held.attempts[0].seconds < 140
 
 
@@ -103,7 +103,7 @@ def test_a_queue_blocks_its_own_count_alone(rig) -> None:
     """Eight GPUs that did not come say nothing about one: the fallback of the same model is tried."""
     rig.store.set_stock("modal", "", "container-8", "", 0)
     held = rig.create(rig.wanted(providers=["modal"], fallback=["H100:1"]))
-    assert ("modal", 1) == (held.provider, held.gpu_count)
+    assert (held.provider, held.gpu_count) == ("modal", 1)
 
 
 def test_nothing_anywhere_is_one_line_for_each_try(rig) -> None:
@@ -111,7 +111,7 @@ def test_nothing_anywhere_is_one_line_for_each_try(rig) -> None:
     rig.store.set_stock("modal", "", "", "", 0)
     with pytest.raises(AllFailed, match="modal any H100:8"):
         rig.create(rig.wanted(providers=["modal"]))
-    assert [] == rig.sandboxes()
+    assert rig.sandboxes() == []
 
 
 @pytest.mark.parametrize("kind", ["reply-lost", "error-after"])
@@ -121,15 +121,15 @@ def test_a_lost_reply_buys_once(rig, kind) -> None:
     """
     rig.store.add_fault("modal", "SandboxCreate", kind)
     held = rig.create(rig.wanted(providers=["modal", "gcp"]))
-    assert "modal" == held.provider and 1 == len(rig.sandboxes())
-    assert 1 == len(rig.store.requests("SandboxCreate"))
+    assert held.provider == "modal" and len(rig.sandboxes()) == 1
+    assert len(rig.store.requests("SandboxCreate")) == 1
 
 
 def test_a_refused_token_goes_on_and_is_told(rig) -> None:
     """A token that Modal refuses ends nothing: the next provider is tried."""
     rig.store.add_fault("modal", "SandboxCreate", "unauthorized", None)
     held = rig.create(rig.wanted(providers=["modal", "gcp"]))
-    assert ["BadCredentials", "acquired"] == [attempt.outcome for attempt in held.attempts]
+    assert [attempt.outcome for attempt in held.attempts] == ["BadCredentials", "acquired"]
 
 
 def test_b46_destroy_waits_for_the_container_list(rig) -> None:
@@ -146,7 +146,7 @@ def test_an_upgrade_at_the_same_price_is_accepted(rig) -> None:
     rig.store.set_stock("modal", "", "", "", 0, gpu="H100")
     rig.store.set_stock("modal", "", "", "", None, gpu="H200")
     held = rig.create(rig.wanted(providers=["modal"]))
-    assert "H100" == held.gpu_type and "upgraded to H200" in held.machines[0].detail
+    assert held.gpu_type == "H100" and "upgraded to H200" in held.machines[0].detail
     asyncio.run(operations.delete(rig.world, held))
     with pytest.raises(AllFailed):
         rig.create(rig.wanted(gpu="H100!:8", providers=["modal"]), "g2")

@@ -34,7 +34,7 @@ def test_a_clients_exception_is_classified_by_its_status(status) -> None:
     assert (row.reading, row.creating) == (type(reading), type(creating))
     assert status.name == reading.code == creating.code
     if isinstance(creating, tree.OutcomeUnknown):
-        assert "t1" == creating.token
+        assert creating.token == "t1"
 
 
 def test_exhausted_is_patience_with_a_policy_and_a_quota_without() -> None:
@@ -45,7 +45,7 @@ def test_exhausted_is_patience_with_a_policy_and_a_quota_without() -> None:
         raised(Status.RESOURCE_EXHAUSTED, [api_pb2.RPCRetryPolicy(retry_after_secs=7)]),
         creating=True,
     )
-    assert isinstance(patient, tree.RateLimited) and 7 == patient.retry_after_s
+    assert isinstance(patient, tree.RateLimited) and patient.retry_after_s == 7
     assert isinstance(
         errors.classify(raised(Status.RESOURCE_EXHAUSTED), creating=True), tree.QuotaExceeded
     )
@@ -78,7 +78,7 @@ def test_every_exception_of_the_client_is_known() -> None:
             error = kind.__new__(kind)
         if isinstance(errors.classify(error, creating=True, token="t"), tree.Unclassified):
             unknown.append(name)
-    assert [] == unknown
+    assert unknown == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_no_answer_is_transient_for_a_reader_and_unknown_for_a_buyer(error) -> N
 def test_what_no_table_knows_is_said_loudly() -> None:
     """A creating call that fails in an unknown way is Unclassified, with the name of what came."""
     error = errors.classify(ZeroDivisionError("x"), creating=True, token="t")
-    assert isinstance(error, tree.Unclassified) and "ZeroDivisionError" == error.code
+    assert isinstance(error, tree.Unclassified) and error.code == "ZeroDivisionError"
 
 
 def test_every_end_of_a_sandbox_has_a_status() -> None:
@@ -121,13 +121,13 @@ def test_credentials_come_from_the_environment_or_the_profile(monkeypatch, tmp_p
         '[a]\ntoken_id = "ak-1"\ntoken_secret = "as-1"\n[b]\ntoken_id = "ak-2"\ntoken_secret ='
         ' "as-2"\nactive = true\nenvironment = "dev"\n'
     )
-    assert ("ak-2", "as-2", "dev") == (
+    assert (
         credentials().token_id,
         credentials().token_secret,
         credentials().environment,
-    )
+    ) == ("ak-2", "as-2", "dev")
     monkeypatch.setenv("MODAL_PROFILE", "a")
-    assert "ak-1" == credentials().token_id
+    assert credentials().token_id == "ak-1"
     (tmp_path / "m.toml").write_text("not toml")
     with pytest.raises(tree.NotConfigured, match="can't be read"):
         credentials()
@@ -162,9 +162,9 @@ def test_the_live_adapter_connects_nothing_until_its_first_call(monkeypatch) -> 
     monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
     made = MANIFEST.connect("live", {"environment": "dev", "app": "mine"})
-    assert ("live", "dev", "mine", None) == (
+    assert (
         made.world,
         made.client.environment,
         made.client.app_name,
         made.client._client,
-    )
+    ) == ("live", "dev", "mine", None)

@@ -12,21 +12,22 @@ import time
 from pathlib import Path
 
 import pytest
+
 from providers import errors
 from providers.adapters import modal
-from providers.rehearsal.clouds import modal as standin
 from providers.adhoc.machine import _free
-from providers.remote.probe import NO_LOGIN
+from providers.model.machine import Handle, Node
+from providers.rehearsal.clouds import modal as standin
 from providers.remote import files
 from providers.remote.line import LocalCommand
+from providers.remote.probe import NO_LOGIN
 from providers.remote.provider_exec import Own
 from providers.remote.run import finished, started
 from providers.remote.ssh import FAILED, Key, SshProbe
-from providers.model.machine import Handle, Node
 
 sys.path.insert(0, str(Path(__file__).parent))
-from modal_cloud import Cloud  # noqa: E402
-from test_modal_gpu import candidate, order  # noqa: E402
+from modal_cloud import Cloud
+from test_modal_gpu import candidate, order
 
 
 class Placed:
@@ -87,7 +88,7 @@ def test_a_command_runs_in_the_sandbox(node, tmp_path) -> None:
     assert (7, f"out\n{node.handle.native_id}\n", "err\n") == asyncio.run(finished(launch))
     source = tmp_path / "data.bin"
     source.write_bytes(os.urandom(700_000))
-    assert "there/data.bin" == asyncio.run(files.put(line, source, "there/"))
+    assert asyncio.run(files.put(line, source, "there/")) == "there/data.bin"
     back = asyncio.run(files.get(line, "there/data.bin", tmp_path / "back.bin"))
     assert source.read_bytes() == back.read_bytes()
 
@@ -108,9 +109,9 @@ def test_readiness_is_what_its_driver_says(node, cloud, tmp_path) -> None:
         (tools / "nvidia-smi").write_text(f"#!/bin/sh\necho '{name}'\n")
         (tools / "nvidia-smi").chmod(0o700)
         seen.append(asyncio.run(look(node, Placed)).stage)
-    assert ["", "", "wrong-gpus"] == seen
+    assert seen == ["", "", "wrong-gpus"]
     cloud.adapter().delete(node.handle)
-    assert NO_LOGIN == asyncio.run(look(node, Placed)).stage
+    assert asyncio.run(look(node, Placed)).stage == NO_LOGIN
 
 
 def test_a_port_is_carried_through_commands(node, tmp_path) -> None:
@@ -198,7 +199,7 @@ def test_what_cannot_be_reached_ends_as_ssh_does(cloud) -> None:
         "modal shell x",
     )
     code, output, text = asyncio.run(finished(unknown.command("true")))
-    assert (FAILED, "") == (code, output)
+    assert (code, output) == (FAILED, "")
     assert text.startswith("modal: ")
     assert "as-test-secret" not in text
     bare = unknown.command("true")
@@ -206,7 +207,7 @@ def test_what_cannot_be_reached_ends_as_ssh_does(cloud) -> None:
         name: value for name, value in bare.env.items() if not name.startswith("MODAL_TOKEN")
     }
     code, _, text = asyncio.run(finished(LocalCommand(bare.argv, without)))
-    assert FAILED == code
+    assert code == FAILED
     assert "wanted a token" in text
 
 
@@ -240,22 +241,22 @@ active = true
     monkeypatch.setenv("MODAL_CONFIG_PATH", str(file))
     monkeypatch.setenv("MODAL_PROFILE", "one")
     bought = modal.connect("live", {}).account
-    assert {"app": "gpus", "environment": "lab", "profile": "one"} == bought
+    assert bought == {"app": "gpus", "environment": "lab", "profile": "one"}
     monkeypatch.delenv("MODAL_PROFILE")
-    assert {"app": "gpus", "environment": "", "profile": "two"} == modal.connect("live", {}).account
+    assert modal.connect("live", {}).account == {"app": "gpus", "environment": "", "profile": "two"}
     again = modal.connect("live", bought)
     assert bought == again.account
-    assert "ak-1" == again.client.token.token_id
+    assert again.client.token.token_id == "ak-1"
     monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
-    assert "ak-1" == modal.connect("live", bought).client.token.token_id
+    assert modal.connect("live", bought).client.token.token_id == "ak-1"
     assert "profile" not in modal.connect("live", {}).account
     default = modal.connect("live", {"profile": "two"}).account
     monkeypatch.setenv("MODAL_ENVIRONMENT", "prod")
-    assert "" == modal.connect("live", default).client.environment, (
+    assert modal.connect("live", default).client.environment == "", (
         "what is in the default environment is not looked for in another"
     )
-    assert "lab" == modal.connect("live", bought).client.environment
+    assert modal.connect("live", bought).client.environment == "lab"
     file.write_text("")
     with pytest.raises(errors.NotConfigured, match="profile 'one'"):
         modal.connect("live", bought)

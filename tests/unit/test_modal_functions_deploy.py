@@ -29,11 +29,11 @@ def test_a_gpu_list_becomes_one_function_in_order(cloud) -> None:
         for item in data.ranked_functions
     ]
     assert (
-        [("H100!", 2), ("A100-40GB", 2), ("A100-80GB", 2)] == sent
-        and 1 == cloud.sent("FunctionCreate")
-        and "run" == row.name
+        sent == [("H100!", 2), ("A100-40GB", 2), ("A100-80GB", 2)]
+        and cloud.sent("FunctionCreate") == 1
+        and row.name == "run"
     )
-    assert 3 == len(ticket.order.candidates)
+    assert len(ticket.order.candidates) == 3
 
 
 def test_a_group_is_one_count_and_one_place(cloud) -> None:
@@ -41,8 +41,8 @@ def test_a_group_is_one_count_and_one_place(cloud) -> None:
     adapter = cloud.adapter()
     spec = declared("job", gpu=["L4:1", "A10:1", "L4:2"])
     candidates = plan(spec.ask(), use_journal=False).candidates
-    assert 2 == adapter.group(candidates)
-    assert 1 == adapter.group([candidate._replace(kind="machine") for candidate in candidates])
+    assert adapter.group(candidates) == 2
+    assert adapter.group([candidate._replace(kind="machine") for candidate in candidates]) == 1
     many = [candidates[0]._replace(exact=bool(number % 2)) for number in range(40)]
     assert 1 < deployment.group(many) < 40
 
@@ -63,20 +63,20 @@ def test_a_job_is_deployed_as_declared(cloud) -> None:
     running(cloud, declared("job", section=section))
     data, _ = function(cloud)
     sent = data.ranked_functions[0].function
-    assert (7200, 2, ["st-hf"]) == (
+    assert (
         sent.timeout_secs,
         sent.retry_policy.retries,
         list(sent.secret_ids),
-    )
-    assert [("/data", "vo-sets")] == [
-        (mount.mount_path, mount.volume_id) for mount in sent.volume_mounts
+    ) == (7200, 2, ["st-hf"])
+    assert [(mount.mount_path, mount.volume_id) for mount in sent.volume_mounts] == [
+        ("/data", "vo-sets")
     ]
-    assert (4000, 16384) == (sent.resources.milli_cpu_max, sent.resources.memory_mb_max)
+    assert (sent.resources.milli_cpu_max, sent.resources.memory_mb_max) == (4000, 16384)
     assert (
-        1 == sent.autoscaler_settings.max_containers
+        sent.autoscaler_settings.max_containers == 1
         and sent.definition_type == sent.DEFINITION_TYPE_SERIALIZED
     )
-    assert 0 == cloud.sent("MountPutFile") and 0 == cloud.sent("MountBatchedCheckExistence")
+    assert cloud.sent("MountPutFile") == 0 and cloud.sent("MountBatchedCheckExistence") == 0
 
 
 def test_a_job_runs_where_this_package_is_not(cloud) -> None:
@@ -117,15 +117,15 @@ def test_a_service_wants_a_token_unless_it_is_public(cloud, expose, closed) -> N
         sent.webhook_config.web_server_port,
         sent.webhook_config.requires_proxy_auth,
     )
-    assert {
+    assert json.loads(row.scale) == {
         "min_containers": 1,
         "max_containers": 3,
         "buffer_containers": 1,
         "scaledown_window": 120,
-    } == json.loads(row.scale)
-    assert 8 == sent.max_concurrent_inputs
+    }
+    assert sent.max_concurrent_inputs == 8
     node = adapter.observe([handle])[0]
-    assert "https://rehearsal--gpus-x-12345678-0-serve.modal.run" == node.url and "" == node.drift
+    assert node.url == "https://rehearsal--gpus-x-12345678-0-serve.modal.run" and node.drift == ""
 
 
 @pytest.mark.parametrize(("kind", "gpu"), [("job", "L4"), ("service", ["L4", "A10"])])
@@ -136,16 +136,17 @@ def test_a_region_that_was_asked_for_is_sent_and_read_back(cloud, kind, gpu) -> 
     spec = declared(kind, gpu=gpu, regions=["eu-west"])
     adapter, ticket, handle = running(cloud, spec)
     data, row = function(cloud)
-    assert ["eu-west"] == list(
-        data.ranked_functions[0].function.scheduler_placement.regions
-    ) and "eu-west" == row.region
+    assert (
+        list(data.ranked_functions[0].function.scheduler_placement.regions) == ["eu-west"]
+        and row.region == "eu-west"
+    )
     node = adapter.observe([handle])[0]
-    assert ("eu-west", "") == (node.region, node.drift) and {"eu-west"} == {
+    assert (node.region, node.drift) == ("eu-west", "") and {"eu-west"} == {
         candidate.region for candidate in ticket.order.candidates
     }
     if kind == "service":
         adapter.functions.apps.deploy(deployment.compile_order(ticket.order)._replace(regions=()))
-        assert "region is any instead of eu-west" == adapter.observe([handle])[0].drift
+        assert adapter.observe([handle])[0].drift == "region is any instead of eu-west"
 
 
 def test_the_start_of_a_job_equals_the_clients_own_spawn(tmp_path, monkeypatch) -> None:

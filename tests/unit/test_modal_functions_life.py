@@ -23,20 +23,20 @@ def test_a_job_runs_ends_and_is_done(cloud) -> None:
     done and costs no container.
     """
     adapter, _, handle = running(cloud, declared("job"))
-    assert "running" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "running"
     cloud.wait(30)
     node = adapter.observe([handle])[0]
-    assert ("ended", "L4", "job") == (
+    assert (
         node.status,
         node.gpu_type,
         node.kind,
-    ) and "exit code 0" in node.detail
+    ) == ("ended", "L4", "job") and "exit code 0" in node.detail
     tags = adapter.functions.apps.tags(handle.native_id)
     assert tags["gpus-call"].startswith("fc-") and tags["gpus-call"] in node.detail
-    assert () == tuple(adapter.functions.apps.containers(handle.native_id))
+    assert tuple(adapter.functions.apps.containers(handle.native_id)) == ()
     assert [handle] == [found.handle for found in cloud.adapter().find("own")]
     cloud.wait(30 * 86_400)
-    assert "ended" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "ended"
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_a_job_fails_after_its_attempts(cloud, section, code, runs_s, over_s, wo
     cloud.store.add_fault("modal", "FunctionMap", "op-error", code=code)
     adapter, _, handle = running(cloud, declared("job", section=section))
     cloud.wait(over_s - 10)
-    assert "running" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "running"
     cloud.wait(15)
     node = adapter.observe([handle])[0]
-    assert "failed" == node.status and words in node.detail
+    assert node.status == "failed" and words in node.detail
 
 
 def test_a_job_that_ends_before_the_first_look_was_had(cloud) -> None:
@@ -68,11 +68,11 @@ def test_a_job_that_ends_before_the_first_look_was_had(cloud) -> None:
     ticket = adapter.submit(order(declared("job", gpu=["L4", "A10"])))
     cloud.wait(60)
     ticket = adapter.poll(ticket)
-    assert ("done", "A10") == (ticket.state, ticket.placed.gpu_type)
-    assert ("ended", "A10") == (
+    assert (ticket.state, ticket.placed.gpu_type) == ("done", "A10")
+    assert (
         adapter.observe(ticket.handles)[0].status,
         adapter.observe(ticket.handles)[0].gpu_type,
-    )
+    ) == ("ended", "A10")
 
 
 def test_the_list_is_tried_in_order(cloud) -> None:
@@ -93,15 +93,15 @@ def test_a_queue_that_never_moves_ends_and_leaves_nothing(cloud, kind) -> None:
     adapter = cloud.adapter()
     ticket = adapter.submit(order(declared(kind, gpu=["L4", "A10"])))
     cloud.wait(119)
-    assert "waiting" == adapter.poll(ticket).state
+    assert adapter.poll(ticket).state == "waiting"
     cloud.wait(2)
     ticket = adapter.poll(ticket)
     with pytest.raises(NoCapacity, match="L4:1 A10:1"):
         adapter.poll(ticket)
-    assert [] == list(adapter.find("own"))
-    assert [] == [
+    assert list(adapter.find("own")) == []
+    assert [
         app for app in Deployed(cloud.server_state()).apps("main") if app.state == "DEPLOYED"
-    ]
+    ] == []
 
 
 def test_a_job_taken_back_starts_anew(cloud) -> None:
@@ -112,13 +112,13 @@ def test_a_job_taken_back_starts_anew(cloud) -> None:
 
     adapter, _, handle = running(cloud, declared("job"))
     cloud.wait(10)
-    assert 1 == console.preempt(cloud.store, "gpus-x-12345678-0")
+    assert console.preempt(cloud.store, "gpus-x-12345678-0") == 1
     cloud.wait(0.7)
-    assert "queued" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "queued"
     cloud.wait(15)
-    assert "running" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "running"
     cloud.wait(10)
-    assert "ended" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "ended"
 
 
 # Lost answers
@@ -135,7 +135,7 @@ def test_a_lost_start_of_a_job_makes_one_call(cloud, fault) -> None:
         adapter.submit(wanted)
     ticket = cloud.adapter().resume(wanted)
     cloud.wait(5)
-    assert "done" == adapter.poll(ticket).state and 1 == cloud.sent("FunctionMap")
+    assert adapter.poll(ticket).state == "done" and cloud.sent("FunctionMap") == 1
 
 
 def test_a_start_that_never_arrived_is_certain_after_a_while(cloud) -> None:
@@ -149,7 +149,7 @@ def test_a_start_that_never_arrived_is_certain_after_a_while(cloud) -> None:
     with pytest.raises(OutcomeUnknown):
         adapter.resume(wanted)
     node = adapter.find("own")[0]
-    assert "stopped" == node.status and "never started" in node.detail
+    assert node.status == "stopped" and "never started" in node.detail
     cloud.wait(6)
     assert adapter.resume(wanted) is None
     ticket = adapter.submit(wanted)
@@ -165,9 +165,9 @@ def test_a_lost_answer_within_a_deployment_makes_one_app(cloud, method, kind) ->
     cloud.store.add_fault("modal", method, "reply-lost")
     adapter, _, handle = running(cloud, declared(kind))
     apps = Deployed(cloud.server_state()).apps("main")
-    assert [handle.native_id] == [app.id for app in apps] and "running" == adapter.observe(
-        [handle]
-    )[0].status
+    assert [handle.native_id] == [app.id for app in apps] and adapter.observe([handle])[
+        0
+    ].status == "running"
 
 
 def test_a_deployment_without_an_answer_is_found_by_its_name(cloud) -> None:
@@ -181,7 +181,7 @@ def test_a_deployment_without_an_answer_is_found_by_its_name(cloud) -> None:
     cloud.store.clear_faults()
     ticket = cloud.adapter().resume(wanted)
     cloud.wait(5)
-    assert "done" == adapter.poll(ticket).state
+    assert adapter.poll(ticket).state == "done"
 
 
 def test_a_job_whose_deployment_failed_costs_nothing_and_is_tried_again(cloud) -> None:
@@ -189,7 +189,7 @@ def test_a_job_whose_deployment_failed_costs_nothing_and_is_tried_again(cloud) -
     cloud.store.add_fault("modal", "FunctionCreate", "unavailable", None)
     with pytest.raises(Transient):
         cloud.adapter().submit(order(declared("job")))
-    assert 0 == cloud.sent("FunctionMap") and [] == list(cloud.adapter().find("own"))
+    assert cloud.sent("FunctionMap") == 0 and list(cloud.adapter().find("own")) == []
 
 
 def test_a_refused_start_leaves_no_app(cloud) -> None:
@@ -201,7 +201,7 @@ def test_a_refused_start_leaves_no_app(cloud) -> None:
 
     with pytest.raises(QuotaExceeded):
         cloud.adapter().submit(order(declared("job")))
-    assert [] == list(cloud.adapter().find("own"))
+    assert list(cloud.adapter().find("own")) == []
     cloud.store.add_fault("modal", "AppStop", "unauthorized", 1)
     with pytest.raises(HalfMade):
         cloud.adapter().submit(order(declared("job"), "bbbbbbbb-1"))
@@ -230,8 +230,8 @@ def test_a_service_without_a_floor_is_proven_then_scales_to_zero(cloud) -> None:
     adapter, _, handle = running(cloud, declared("service"))
     cloud.wait(120)
     node = adapter.observe([handle])[0]
-    assert ("running", "scaled to zero", "") == (node.status, node.detail, node.drift)
-    assert 0 == function(cloud)[1].settings()["min_containers"]
+    assert (node.status, node.detail, node.drift) == ("running", "scaled to zero", "")
+    assert function(cloud)[1].settings()["min_containers"] == 0
 
 
 def test_drift_is_told_and_mended_in_place(cloud) -> None:
@@ -240,10 +240,10 @@ def test_drift_is_told_and_mended_in_place(cloud) -> None:
     """
     adapter, ticket, handle = running(cloud, declared("service", section={"min_containers": 1}))
     adapter.functions.apps.scale("gpus-x-12345678-0", 4)
-    assert "min_containers is 4 instead of 1" == adapter.observe([handle])[0].drift
+    assert adapter.observe([handle])[0].drift == "min_containers is 4 instead of 1"
     adapter.update(handle, {"service": ticket.order.setup, "fingerprint": "f1"})
     node = adapter.observe([handle])[0]
-    assert "" == node.drift and ticket.order.mark == node.mark
+    assert node.drift == "" and ticket.order.mark == node.mark
 
 
 def test_an_update_deploys_anew_in_place(cloud) -> None:
@@ -259,9 +259,9 @@ def test_an_update_deploys_anew_in_place(cloud) -> None:
     assert (before, 5, 2) == (row.id, row.settings()["max_containers"], len(data.ranked_functions))
     node = adapter.observe([handle])[0]
     tags = adapter.functions.apps.tags(handle.native_id)
-    assert ("f2", "", "a") == (node.mark.fingerprint, node.drift, tags["team"])
+    assert (node.mark.fingerprint, node.drift, tags["team"]) == ("f2", "", "a")
     adapter.relabel(handle, "g2")
-    assert "g2" == adapter.observe([handle])[0].mark.generation
+    assert adapter.observe([handle])[0].mark.generation == "g2"
 
 
 def test_a_failed_redeployment_leaves_the_old_one_live(cloud) -> None:
@@ -271,7 +271,7 @@ def test_a_failed_redeployment_leaves_the_old_one_live(cloud) -> None:
     with pytest.raises(Unsupported):
         adapter.update(handle, {"service": ticket.order.setup, "fingerprint": "f2"})
     node = adapter.observe([handle])[0]
-    assert ("running", "f1") == (node.status, node.mark.fingerprint)
+    assert (node.status, node.mark.fingerprint) == ("running", "f1")
 
 
 @pytest.mark.parametrize("kind", ["job", "service"])
@@ -285,9 +285,9 @@ def test_b46_gone_is_when_no_container_is_listed(cloud, kind) -> None:
     )
     adapter.delete(handle)
     node = adapter.observe([handle])[0]
-    assert "stopping" == node.status and "still listed" in node.detail
+    assert node.status == "stopping" and "still listed" in node.detail
     cloud.wait(91)
-    assert "gone" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "gone"
     adapter.delete(handle)
     assert (1 if kind == "job" else 0) <= cloud.sent("FunctionCallCancel")
 
@@ -298,7 +298,7 @@ def test_b46_a_forgotten_app_whose_container_is_listed_is_not_gone(cloud) -> Non
     """
     adapter, _, handle = running(cloud, declared("service", section={"min_containers": 1}))
     adapter.functions.apps.set_tags(handle.native_id, {})
-    assert "stopping" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "stopping"
     adapter.functions.apps.stop(handle.native_id)
     cloud.wait(2)
-    assert "gone" == adapter.observe([handle])[0].status
+    assert adapter.observe([handle])[0].status == "gone"

@@ -45,14 +45,14 @@ def test_b46_names_and_counts_are_refused_at_plan_time() -> None:
         ):
             spec = declared(kind, gpu=gpu)
             found = check.problems(spec.ask(), load(), registry.capabilities())
-            assert ["gpu"] == [problem.path for problem in found] and words in str(found[0])
+            assert [problem.path for problem in found] == ["gpu"] and words in str(found[0])
 
 
 def test_b46_the_size_of_an_a100_is_explicit(cloud) -> None:
     """Bare A100 is the 40 GB card, and says so in the function that is sent."""
     running(cloud, declared("job", gpu="A100"))
     sent = function(cloud)[0].ranked_functions[0].function.resources.gpu_config
-    assert ("A100-40GB", 1) == (sent.gpu_type, sent.count)
+    assert (sent.gpu_type, sent.count) == ("A100-40GB", 1)
 
 
 def test_b46_the_warm_floor_is_priced_24_hours_a_day() -> None:
@@ -61,14 +61,14 @@ def test_b46_the_warm_floor_is_priced_24_hours_a_day() -> None:
     """
     spec = declared("service", section={"min_containers": 1, "max_containers": 3})
     made = plan(spec.ask(), setup=spec.setup(), use_journal=False)
-    assert 2_418_282 == made.best.micro_usd
+    assert made.best.micro_usd == 2_418_282
     text = " ".join(render.as_text(made).split())
     assert "idle floor: 1 always runs, $0.8061/h 24 h a day = $19.35 a day, $588.45 a month" in text
     assert "busy hour: $0.8061/h a container, at most 3: $2.42/h" in text
     dear = declared(
         "service", section={"min_containers": 1, "max_containers": 3}, max_price_per_hour=2.4
     )
-    assert () == plan(dear.ask(), use_journal=False).candidates
+    assert plan(dear.ask(), use_journal=False).candidates == ()
 
 
 def test_a_jobs_worst_case_is_said() -> None:
@@ -84,8 +84,8 @@ def test_b17_function_rates_are_not_a_sandboxs() -> None:
     """
     spec = declared("job", section={"cpu": 8, "memory_gib": 32})
     best = plan(spec.ask(), use_journal=False).best
-    assert 799_200 + 8 * 47_160 + 32 * 7_992 == best.micro_usd
-    assert "1 x L4 0.7992 + CPU 0.3773 (8 core) + memory 0.2557 (32 GiB)" == best.offer.parts
+    assert best.micro_usd == 799_200 + 8 * 47_160 + 32 * 7_992
+    assert best.offer.parts == "1 x L4 0.7992 + CPU 0.3773 (8 core) + memory 0.2557 (32 GiB)"
 
 
 # Bad input
@@ -97,7 +97,7 @@ def test_other_providers_are_refused_by_rule() -> None:
     made = plan(spec.ask(), use_journal=False)
     assert {"modal"} == {
         candidate.provider for candidate in made.candidates
-    } and 0 < made.rejected_by_rule["kind"]
+    } and made.rejected_by_rule["kind"] > 0
 
 
 @pytest.mark.parametrize(
@@ -171,15 +171,15 @@ def test_a_plan_asks_the_same_of_options_as_a_preview() -> None:
         with pytest.raises(SpecError) as caught:
             providers.plan(spec)
         assert [path] == [problem.path for problem in caught.value.problems]
-    assert "modal" == providers.plan(declared("job")).best.provider
+    assert providers.plan(declared("job")).best.provider == "modal"
 
 
 def test_a_ttl_bounds_all_attempts_of_a_job() -> None:
     """With a ttl the attempts share it; a time limit that would pass it is refused."""
-    assert 3_600 == options.timeout_s(options.read(JOB), None)
-    assert 2_400 == options.timeout_s(options.read({**JOB, "retries": 2}), 7_200)
+    assert options.timeout_s(options.read(JOB), None) == 3_600
+    assert options.timeout_s(options.read({**JOB, "retries": 2}), 7_200) == 2_400
     found = options.fits("job", {**JOB, "retries": 2, "timeout": "1h"}, Setup(ttl_s=7_200))
-    assert ["timeout"] == [problem.path for problem in found]
+    assert [problem.path for problem in found] == ["timeout"]
 
 
 def test_the_manifest_says_the_kinds() -> None:

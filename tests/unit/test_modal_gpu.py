@@ -73,14 +73,14 @@ def test_gpu_string(gpu_type, count, exact, text) -> None:
 
 def test_b03_a10g_compiles_to_the_name_that_modal_takes_today() -> None:
     """A10G is Modal's old name of A10, so it compiles to A10 and keeps A10's limit of four."""
-    assert "A10:2" == gpu.text("A10G", 2)
+    assert gpu.text("A10G", 2) == "A10:2"
     with pytest.raises(Unsupported):
         gpu.text("A10G", 8)
 
 
 def test_b46_a_bare_a100_says_its_size() -> None:
     """Modal's bare A100 may become 80 GB, so the 40 GB card is written out."""
-    assert "A100-40GB:1" == gpu.text("A100", 1)
+    assert gpu.text("A100", 1) == "A100-40GB:1"
 
 
 @pytest.mark.parametrize(
@@ -110,20 +110,20 @@ def test_b46_what_modal_does_not_sell_is_never_compiled(gpu_type, count) -> None
 
 def test_names_come_back_as_the_catalog_writes_them() -> None:
     """What the server reports is read as the catalog's name, and an unknown name stays as it is."""
-    assert ("A100", 1) == gpu.read("A100-40GB:1")
-    assert ("H100", 8) == gpu.read("H100!:8")
-    assert ("H200", 1) == gpu.read("h200")
-    assert ("A10", 1) == gpu.read("A10")
-    assert ("MI300X", 2) == gpu.read("MI300X:2")
+    assert gpu.read("A100-40GB:1") == ("A100", 1)
+    assert gpu.read("H100!:8") == ("H100", 8)
+    assert gpu.read("h200") == ("H200", 1)
+    assert gpu.read("A10") == ("A10", 1)
+    assert gpu.read("MI300X:2") == ("MI300X", 2)
 
 
 def test_notes_name_the_upgrade_and_the_long_wait() -> None:
     """The plan's notes say that H100 may become H200 and that more than two GPUs wait longer; with
     `!` only the wait is left.
     """
-    assert 2 == len(gpu.notes("H100", 8)) and "H200" in gpu.notes("H100", 8)[0]
-    assert 1 == len(gpu.notes("H100", 8, exact=True))
-    assert () == gpu.notes("H100", 1, exact=True)
+    assert len(gpu.notes("H100", 8)) == 2 and "H200" in gpu.notes("H100", 8)[0]
+    assert len(gpu.notes("H100", 8, exact=True)) == 1
+    assert gpu.notes("H100", 1, exact=True) == ()
     assert gpu.delivered_as_ordered("H100", "H200", exact=False)
     assert not gpu.delivered_as_ordered("H100", "H200", exact=True)
     assert not gpu.delivered_as_ordered("H200", "H100", exact=False)
@@ -143,23 +143,26 @@ def test_options_report_every_problem_at_its_path() -> None:
     assert {"imagee", "python", "pip", "cpu", "memory_gib", "command", "add_python"} == {
         problem.path for problem in options.problems(section)
     }
-    assert ["python"] == [
+    assert [
         problem.path for problem in options.problems({"image": "ubuntu:24.04", "python": "3.12"})
-    ]
-    assert [] == options.problems(
-        {
-            "image": "nvidia/cuda:12.8.1-devel-ubuntu24.04",
-            "add_python": "3.12",
-            "pip": ["torch==2.9.0"],
-            "command": "nvidia-smi -l",
-        }
+    ] == ["python"]
+    assert (
+        options.problems(
+            {
+                "image": "nvidia/cuda:12.8.1-devel-ubuntu24.04",
+                "add_python": "3.12",
+                "pip": ["torch==2.9.0"],
+                "command": "nvidia-smi -l",
+            }
+        )
+        == []
     )
 
 
 def test_options_read_a_command_line_and_a_list() -> None:
     """A command is a list of words, or a line for the shell."""
-    assert ("sh", "-c", "a | b") == options.read({"command": "a | b"}).command
-    assert ("python", "x.py") == options.read({"command": ["python", "x.py"]}).command
+    assert options.read({"command": "a | b"}).command == ("sh", "-c", "a | b")
+    assert options.read({"command": ["python", "x.py"]}).command == ("python", "x.py")
 
 
 def test_an_order_compiles_to_one_sandbox_that_bears_the_mark() -> None:
@@ -167,12 +170,12 @@ def test_an_order_compiles_to_one_sandbox_that_bears_the_mark() -> None:
     longest life.
     """
     wanted = request.compile_order(order(setup=Setup(ttl_s=7200, labels=(("team", "a"),))))
-    assert ("H100:1", 7200, ("sleep", "7200"), ()) == (
+    assert (
         wanted.gpu,
         wanted.timeout_s,
         wanted.command,
         wanted.regions,
-    )
+    ) == ("H100:1", 7200, ("sleep", "7200"), ())
     assert {
         "team": "a",
         "gpus-owner": "own1",
@@ -180,8 +183,8 @@ def test_an_order_compiles_to_one_sandbox_that_bears_the_mark() -> None:
         "gpus-generation": "g1",
     }.items() <= wanted.tags.items()
     assert Mark("own1", "train", "g1", "fp") == request.mark_of(wanted.tags)
-    assert ("H100", 1, False) == request.ordered_gpu(wanted.tags)
-    assert 86_400 == request.compile_order(order()).timeout_s
+    assert request.ordered_gpu(wanted.tags) == ("H100", 1, False)
+    assert request.compile_order(order()).timeout_s == 86_400
     assert all(len(value) <= 63 for value in wanted.tags.values())
 
 
@@ -203,7 +206,7 @@ def test_what_no_sandbox_can_be_is_refused_with_the_reason(chosen, setup, word) 
     with pytest.raises(Unsupported) as refused:
         request.compile_order(order(chosen, setup))
     assert word in str(refused.value)
-    assert "modal" == refused.value.scopes[0].provider and refused.value.block_s == 0
+    assert refused.value.scopes[0].provider == "modal" and refused.value.block_s == 0
 
 
 def test_b17_reserved_cpu_and_memory_are_in_the_price() -> None:
@@ -211,11 +214,11 @@ def test_b17_reserved_cpu_and_memory_are_in_the_price() -> None:
     recorded, with its part named.
     """
     wanted = request.compile_order(order(setup=Setup(options=(("cpu", 4), ("memory_gib", 32)))))
-    assert (4.0, 32768) == (wanted.cpu, wanted.memory_mib)
+    assert (wanted.cpu, wanted.memory_mib) == (4.0, 32768)
     priced = request.priced(candidate().offer, {"cpu": 4, "memory_gib": 32})
     assert 3_950_000 + round(3.875 * 141_912 + 31.875 * 24_012) == priced.node_micro_usd
     assert "4 cores and 32 GiB" in priced.parts
-    assert (8.0, 32.0) == (priced.vcpus, priced.memory_gib)
+    assert (priced.vcpus, priced.memory_gib) == (8.0, 32.0)
     assert candidate().offer == request.priced(candidate().offer, {"image": "ubuntu:24.04"})
 
 
@@ -245,10 +248,10 @@ def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan() ->
     import providers as p
 
     assert (
-        1
-        == p.plan(
+        p.plan(
             p.Cluster(name="x", gpu="H100:8", providers=["gcp", "modal"], ttl="30h")
         ).rejected_by_rule["ttl"]
+        == 1
     )
     with pytest.raises(SpecError, match="ttl: wanted a life of"):
         p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], ttl="30h"))
@@ -269,8 +272,8 @@ def test_the_manifest_imports_no_client() -> None:
         " 'sqlite3'} & set(sys.modules)))"
     )
     assert (
-        "[]"
-        == subprocess.run(
+        subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         ).stdout.strip()
+        == "[]"
     )

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from modal_cloud import Cloud  # noqa: E402
-from test_modal_gpu import candidate, order  # noqa: E402
+from modal_cloud import Cloud
+from test_modal_gpu import candidate, order
 
-from providers.adapters.modal import client as connection, sign_in, sdk  # noqa: E402
-from providers.rehearsal.clouds import modal  # noqa: E402
-from providers.adapters.modal.adapter import Modal  # noqa: E402
-from providers.rehearsal.clouds.modal import console, service  # noqa: E402
+from providers.adapters.modal import client as connection
+from providers.adapters.modal import sdk, sign_in
+from providers.adapters.modal.adapter import Modal
 from providers.errors import (
     BadCredentials,
     HalfMade,
@@ -26,8 +25,10 @@ from providers.errors import (
     RateLimited,
     Transient,
     Unsupported,
-)  # noqa: E402
-from providers.model.machine import Handle, Mark, Setup  # noqa: E402
+)
+from providers.model.machine import Handle, Mark, Setup
+from providers.rehearsal.clouds import modal
+from providers.rehearsal.clouds.modal import console, service
 
 
 @pytest.fixture
@@ -58,22 +59,22 @@ def test_ordered_started_seen_deleted(cloud, adapter) -> None:
     """
     wanted = order(candidate("H100", 8))
     ticket = adapter.submit(wanted)
-    assert "waiting" == ticket.state and () == ticket.handles
-    assert "waiting" == adapter.poll(ticket).state
+    assert ticket.state == "waiting" and ticket.handles == ()
+    assert adapter.poll(ticket).state == "waiting"
     cloud.wait(2)
     done = adapter.poll(ticket)
-    assert "done" == done.state and wanted.candidates[0] == done.placed
+    assert done.state == "done" and wanted.candidates[0] == done.placed
     (node,) = adapter.observe(done.handles)
-    assert ("running", "H100", 8, "container-8", "any", "on-demand") == (
+    assert (
         node.status, node.gpu_type, node.gpu_count, node.machine_type, node.region, node.capacity,
-    )  # fmt: skip
+    ) == ("running", "H100", 8, "container-8", "any", "on-demand")  # fmt: skip
     assert wanted.mark == node.mark and wanted.node_names[0] == node.name
     assert f"modal shell {node.handle.native_id}" == node.login
     assert [node] == list(adapter.find("own1"))
     adapter.delete(node.handle)
     cloud.wait(1)
-    assert ["gone"] == [seen.status for seen in adapter.observe(done.handles)]
-    assert [] == list(adapter.find("own1"))
+    assert [seen.status for seen in adapter.observe(done.handles)] == ["gone"]
+    assert list(adapter.find("own1")) == []
 
 
 def test_deleting_twice_and_deleting_what_never_was_is_success(cloud, adapter) -> None:
@@ -82,9 +83,9 @@ def test_deleting_twice_and_deleting_what_never_was_is_success(cloud, adapter) -
     adapter.delete(handle)
     adapter.delete(handle)
     adapter.delete(Handle("modal", "sb-AAAAAAAAAAAAAAAAAAAAAA"))
-    assert ["gone"] == [
+    assert [
         node.status for node in adapter.observe([Handle("modal", "sb-AAAAAAAAAAAAAAAAAAAAAA")])
-    ]
+    ] == ["gone"]
 
 
 def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter) -> None:
@@ -96,9 +97,9 @@ def test_b46_a_deletion_is_done_only_when_no_container_is_listed(cloud, adapter)
     adapter.delete(done.handles[0])
     cloud.wait(2 * 86_400)
     (node,) = adapter.observe(done.handles)
-    assert "stopping" == node.status and "still listed" in node.detail
+    assert node.status == "stopping" and "still listed" in node.detail
     cloud.wait(2 * 86_400)
-    assert "gone" == adapter.observe(done.handles)[0].status
+    assert adapter.observe(done.handles)[0].status == "gone"
 
 
 def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter) -> None:
@@ -108,7 +109,7 @@ def test_b46_a_bad_gpu_string_is_refused_before_any_call(cloud, adapter) -> None
     for bad in (candidate("A100-70GB"), candidate("A10", 8)):
         with pytest.raises(Unsupported):
             adapter.submit(order(bad))
-    assert 0 == cloud.sent("*")
+    assert cloud.sent("*") == 0
 
 
 def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypatch) -> None:
@@ -118,7 +119,7 @@ def test_the_server_refuses_what_the_client_would_send(cloud, adapter, monkeypat
     monkeypatch.setattr("providers.adapters.modal.gpu.text", lambda *_args, **_kwargs: "H1000:1")
     with pytest.raises(Unsupported) as refused:
         adapter.submit(order())
-    assert "INVALID_ARGUMENT" == refused.value.code
+    assert refused.value.code == "INVALID_ARGUMENT"
 
 
 def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapter) -> None:
@@ -129,18 +130,18 @@ def test_a_queue_that_never_moves_is_no_capacity_and_leaves_nothing(cloud, adapt
     ticket = adapter.submit(order(wait_s=900))
     cloud.wait(899)
     ticket = adapter.poll(ticket)
-    assert "waiting" == ticket.state
-    assert ["queued"] == [node.status for node in adapter.find("own1")]
+    assert ticket.state == "waiting"
+    assert [node.status for node in adapter.find("own1")] == ["queued"]
     cloud.wait(2)
     ticket = adapter.poll(ticket)
-    assert "waiting" == ticket.state and "being ended" in ticket.detail
+    assert ticket.state == "waiting" and "being ended" in ticket.detail
     with pytest.raises(NoCapacity) as refused:
         adapter.poll(ticket)
-    assert "not-started" == refused.value.code
-    assert [] == list(adapter.find("own1"))
+    assert refused.value.code == "not-started"
+    assert list(adapter.find("own1")) == []
     cloud.store.set_stock("modal", "", "", "", None)
     cloud.wait(5)
-    assert [] == cloud.adapter().find("own1")
+    assert cloud.adapter().find("own1") == []
 
 
 def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, adapter) -> None:
@@ -154,7 +155,7 @@ def test_a_container_that_starts_before_anything_was_ended_is_capacity(cloud, ad
     with pytest.raises(BadCredentials):
         adapter.poll(ticket)
     cloud.store.set_stock("modal", "", "", "", None)
-    assert "done" == adapter.poll(ticket).state
+    assert adapter.poll(ticket).state == "done"
 
 
 def test_a_container_that_outlives_the_given_up_order_is_half_made(cloud, adapter) -> None:
@@ -181,12 +182,12 @@ def test_a_lost_reply_is_settled_by_the_token(cloud, adapter, kind) -> None:
     wanted = order()
     with pytest.raises(OutcomeUnknown) as lost:
         adapter.submit(wanted)
-    assert wanted.token == lost.value.token and 1 == cloud.sent("SandboxCreate")
+    assert wanted.token == lost.value.token and cloud.sent("SandboxCreate") == 1
     other = cloud.adapter()
     ticket = other.resume(wanted)
     cloud.wait(2)
-    assert "done" == other.poll(ticket).state
-    assert 1 == len(other.find("own1"))
+    assert other.poll(ticket).state == "done"
+    assert len(other.find("own1")) == 1
 
 
 def test_a_lost_call_is_certain_only_after_a_while(cloud, adapter) -> None:
@@ -209,7 +210,7 @@ def test_the_creating_call_is_sent_once(cloud, adapter) -> None:
     cloud.store.add_fault("modal", "SandboxCreate", "unavailable", None)
     with pytest.raises(OutcomeUnknown):
         adapter.submit(order())
-    assert 1 == cloud.sent("SandboxCreate")
+    assert cloud.sent("SandboxCreate") == 1
 
 
 def test_the_same_order_again_is_the_same_sandbox(cloud, adapter) -> None:
@@ -221,10 +222,10 @@ def test_the_same_order_again_is_the_same_sandbox(cloud, adapter) -> None:
     assert dict(first.native)["sandbox"] == dict(again.native)["sandbox"]
     with pytest.raises(Transient) as taken:
         adapter.submit(wanted._replace(token=token(3)))
-    assert "ALREADY_EXISTS" == taken.value.code and dict(first.native)["sandbox"] in str(
+    assert taken.value.code == "ALREADY_EXISTS" and dict(first.native)["sandbox"] in str(
         taken.value
     )
-    assert 1 == len(adapter.find("own1"))
+    assert len(adapter.find("own1")) == 1
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_a_refusal_before_any_work(cloud, adapter, kind, error) -> None:
     cloud.store.add_fault("modal", "SandboxCreate", kind)
     with pytest.raises(error):
         adapter.submit(order())
-    assert [] == list(adapter.find("own1"))
+    assert list(adapter.find("own1")) == []
 
 
 def test_a_sandbox_that_fails_at_its_start_is_refused(cloud, adapter) -> None:
@@ -266,8 +267,8 @@ def test_an_image_that_cannot_be_built_is_said(cloud, adapter) -> None:
     wanted = order(setup=Setup(options=(("image", "nvidia/cuda:nope"),)))
     with pytest.raises(Unsupported, match="options.modal"):
         adapter.submit(wanted)
-    assert 0 == cloud.sent("SandboxCreate")
-    assert "waiting" == adapter.submit(wanted).state
+    assert cloud.sent("SandboxCreate") == 0
+    assert adapter.submit(wanted).state == "waiting"
 
 
 def test_an_image_still_being_built_is_waited_for_by_asking_again(
@@ -280,9 +281,9 @@ def test_an_image_still_being_built_is_waited_for_by_asking_again(
     cloud.store.add_fault("modal", "ImageGetOrCreate", "delay", seconds=0.6)
     with pytest.raises(Transient) as building:
         adapter.submit(order())
-    assert "image-building" == building.value.code and 0 == cloud.sent("SandboxCreate")
+    assert building.value.code == "image-building" and cloud.sent("SandboxCreate") == 0
     monkeypatch.setattr(connection, "BUILD_LOOK_S", 5.0)
-    assert "waiting" == adapter.submit(order()).state
+    assert adapter.submit(order()).state == "waiting"
 
 
 def test_ended_by_its_own_limit_and_preempted(cloud, adapter) -> None:
@@ -291,13 +292,13 @@ def test_ended_by_its_own_limit_and_preempted(cloud, adapter) -> None:
     """
     first = started(cloud, adapter, order(setup=Setup(ttl_s=3600)))
     second = started(cloud, adapter, order(token=token(5)))
-    assert 1 == console.preempt(cloud.store, adapter.observe(second.handles)[0].name)
+    assert console.preempt(cloud.store, adapter.observe(second.handles)[0].name) == 1
     cloud.wait(4000)
     handles = [*first.handles, *second.handles]
-    assert ["ended", "preempted"] == [node.status for node in adapter.observe(handles)]
+    assert [node.status for node in adapter.observe(handles)] == ["ended", "preempted"]
     for handle in handles:
         adapter.delete(handle)
-    assert ["gone", "gone"] == [node.status for node in adapter.observe(handles)]
+    assert [node.status for node in adapter.observe(handles)] == ["gone", "gone"]
 
 
 def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, adapter) -> None:
@@ -306,8 +307,8 @@ def test_an_upgrade_at_the_same_price_is_what_was_ordered_and_is_said(cloud, ada
     cloud.store.set_stock("modal", "", "container-1", "on-demand", 5, gpu="H200")
     done = started(cloud, adapter, order())
     (node,) = adapter.observe(done.handles)
-    assert "H100" == node.gpu_type and "upgraded to H200" in node.detail
-    assert "waiting" == started(cloud, adapter, order(candidate(exact=True), token=token(6))).state
+    assert node.gpu_type == "H100" and "upgraded to H200" in node.detail
+    assert started(cloud, adapter, order(candidate(exact=True), token=token(6))).state == "waiting"
 
 
 def test_stock_is_counted_and_given_back(cloud, adapter) -> None:
@@ -316,9 +317,9 @@ def test_stock_is_counted_and_given_back(cloud, adapter) -> None:
     first = started(cloud, adapter, order(candidate("H100", 8)))
     second = adapter.submit(order(candidate("H100", 8), token=token(8)))
     cloud.wait(60)
-    assert ("done", "waiting") == (first.state, adapter.poll(second).state)
+    assert (first.state, adapter.poll(second).state) == ("done", "waiting")
     adapter.delete(first.handles[0])
-    assert "done" == adapter.poll(second).state
+    assert adapter.poll(second).state == "done"
 
 
 def test_find_pages_and_narrows(cloud, adapter, monkeypatch) -> None:
@@ -335,16 +336,16 @@ def test_find_pages_and_narrows(cloud, adapter, monkeypatch) -> None:
             )
         )
         cloud.wait(0.5)
-    assert 5 == len(cloud.adapter().find("own1"))
-    assert 4 == len(adapter.find("own1", "train")) and 2 == len(adapter.find("own1", "train", "g1"))
-    assert [] == list(adapter.find("somebody"))
-    assert [] == list(Cloud.adapter(cloud).find("own1", "train", "g9"))
+    assert len(cloud.adapter().find("own1")) == 5
+    assert len(adapter.find("own1", "train")) == 4 and len(adapter.find("own1", "train", "g1")) == 2
+    assert list(adapter.find("somebody")) == []
+    assert list(Cloud.adapter(cloud).find("own1", "train", "g9")) == []
 
 
 def test_find_does_not_make_the_app(cloud, adapter) -> None:
     """Looking for machines where none were ever made changes nothing at Modal."""
-    assert [] == list(adapter.find("own1"))
-    assert () == cloud.store.mutations()
+    assert list(adapter.find("own1")) == []
+    assert cloud.store.mutations() == ()
 
 
 def test_relabel_and_labels(cloud, adapter) -> None:
@@ -355,10 +356,11 @@ def test_relabel_and_labels(cloud, adapter) -> None:
     adapter.relabel(handle, "g2")
     adapter.update(handle, {"labels": {"team": "b"}})
     tags = adapter.client.tags(handle.native_id)
-    assert ("b", "g2") == (tags["team"], tags["gpus-generation"]) and "old" not in tags
+    assert (tags["team"], tags["gpus-generation"]) == ("b", "g2") and "old" not in tags
     assert Mark("own1", "train", "g2", "fp") == adapter.observe([handle])[0].mark
-    assert 1 == len(adapter.find("own1", "train", "g2")) and [] == list(
-        adapter.find("own1", "train", "g1")
+    assert (
+        len(adapter.find("own1", "train", "g2")) == 1
+        and list(adapter.find("own1", "train", "g1")) == []
     )
 
 
@@ -367,11 +369,11 @@ def test_the_account_is_checked(cloud, adapter) -> None:
     do.
     """
     cloud.store.set_quota("modal", "", "gpus", 10)
-    assert ["ok"] * 4 == [line.state for line in adapter.check()]
-    assert "10 GPUs at once" == adapter.check()[-1].found
+    assert [line.state for line in adapter.check()] == ["ok"] * 4
+    assert adapter.check()[-1].found == "10 GPUs at once"
     cloud.store.add_fault("modal", "TokenInfoGet", "unauthorized")
     refused = adapter.check()[-1]
-    assert "refused" == refused.state and "token new" in refused.todo
+    assert refused.state == "refused" and "token new" in refused.todo
 
 
 def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter) -> None:
@@ -380,7 +382,7 @@ def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter) -
 
     with pytest.raises(Unsupported):
         adapter.client._call("SandboxSnapshot", api_pb2.SandboxSnapshotRequest())
-    assert [12] == [request.status for request in cloud.store.requests("SandboxSnapshot")]
+    assert [request.status for request in cloud.store.requests("SandboxSnapshot")] == [12]
 
 
 def test_two_processes_servers_are_one_cloud(cloud, adapter) -> None:
@@ -394,7 +396,7 @@ def test_two_processes_servers_are_one_cloud(cloud, adapter) -> None:
     finally:
         second.close()
     cloud.wait(1)
-    assert [] == list(adapter.find("own1"))
+    assert list(adapter.find("own1")) == []
 
 
 def test_a_server_that_is_away_is_said_at_once(tmp_path) -> None:
@@ -409,7 +411,7 @@ def test_a_server_that_is_away_is_said_at_once(tmp_path) -> None:
     begun = time.monotonic()
     with pytest.raises(Transient) as away:
         Modal("rehearsal", client, time.time).submit(order())
-    assert "unreachable" == away.value.code and time.monotonic() - begun < 30
+    assert away.value.code == "unreachable" and time.monotonic() - begun < 30
 
 
 def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch) -> None:
@@ -442,12 +444,12 @@ def test_it_runs_beside_a_grpc_aio_server_and_pulumis_messages(cloud, adapter) -
         del server
         return done
 
-    assert "done" == asyncio.run(main()).state
+    assert asyncio.run(main()).state == "done"
     assert (
-        "x"
-        == provider_pb2.CreateResponse.FromString(
+        provider_pb2.CreateResponse.FromString(
             provider_pb2.CreateResponse(id="x").SerializeToString()
         ).id
+        == "x"
     )
 
 
@@ -463,4 +465,4 @@ def test_calls_from_many_threads_share_one_connection(cloud, adapter) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert ["running"] * 8 == seen
+    assert seen == ["running"] * 8

@@ -7,18 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from providers.adapters import modal
-from providers.rehearsal.clouds import modal as standin
-from providers.engine.readiness import access
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
+from providers.engine.readiness import access
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
+from providers.rehearsal.clouds import modal as standin
 
 sys.path.insert(0, str(Path(__file__).parent))
-from modal_cloud import Cloud  # noqa: E402
+from modal_cloud import Cloud
 
 H100, H200, T4 = (
     "NVIDIA H100 80GB HBM3, 81559 MiB",

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_modal_gpu import candidate, order  # noqa: E402
+from test_modal_gpu import candidate, order
 
-import providers  # noqa: E402
-from providers.adapters.modal import MANIFEST, regions, request  # noqa: E402
-from providers.catalog.offers import load  # noqa: E402
-from providers.errors import SpecError, Unsupported  # noqa: E402
-from providers.model.spec import read_cluster  # noqa: E402
-from providers.planner import check  # noqa: E402
+import providers
+from providers.adapters.modal import MANIFEST, regions, request
+from providers.catalog.offers import load
+from providers.errors import SpecError, Unsupported
+from providers.model.spec import read_cluster
+from providers.planner import check
 
 L4_MICRO_USD = 819_941
 """One L4 with the least CPU and memory, anywhere: see the catalog."""
@@ -34,7 +34,7 @@ def planned(**fields):
 def test_anywhere_is_the_default_at_the_plain_price() -> None:
     """Without regions Modal is planned once, anywhere; no region is offered that was not asked for."""
     made = planned()
-    assert [("any", L4_MICRO_USD)] == [(found.region, found.micro_usd) for found in made.candidates]
+    assert [(found.region, found.micro_usd) for found in made.candidates] == [("any", L4_MICRO_USD)]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_b17_a_region_multiplies_what_the_options_reserve() -> None:
 
 def test_a_cap_counts_the_multiplier() -> None:
     """A region that makes it dearer than the cap is refused by the cap."""
-    assert 1 == planned(regions=["us"], max_price_per_hour=0.9).rejected_by_rule["price-cap"]
+    assert planned(regions=["us"], max_price_per_hour=0.9).rejected_by_rule["price-cap"] == 1
 
 
 def test_a_region_of_another_cloud_is_refused_with_what_modal_has() -> None:
@@ -103,22 +103,23 @@ def test_several_regions_are_tried_in_order_of_their_price() -> None:
     """Each region asked for is a candidate; the broad one is cheaper and comes first. `any` can be
     named too.
     """
-    assert ["us", "us-east"] == [
-        found.region for found in planned(regions=["us-east", "us"]).candidates
+    assert [found.region for found in planned(regions=["us-east", "us"]).candidates] == [
+        "us",
+        "us-east",
     ]
-    assert ["any", "us"] == [found.region for found in planned(regions=["us", "any"]).candidates]
+    assert [found.region for found in planned(regions=["us", "any"]).candidates] == ["any", "us"]
 
 
 def test_offers_shows_a_region() -> None:
     """`gpus offers L4:1 --region eu` lists what Modal has there."""
-    assert [("modal", "eu")] == [
+    assert [
         (found.provider, found.region) for found in providers.offers("L4:1", regions=["eu"])
-    ]
+    ] == [("modal", "eu")]
 
 
 def test_an_unknown_region_is_never_sent() -> None:
     """A name that Modal's page does not have is refused before any call."""
-    assert ("us-east",) == request.compile_order(order(candidate("L4", region="us-east"))).regions
+    assert request.compile_order(order(candidate("L4", region="us-east"))).regions == ("us-east",)
     with pytest.raises(Unsupported, match="has no region moon"):
         request.compile_order(order(candidate("L4", region="moon")))
 
@@ -132,7 +133,8 @@ def test_a_region_that_is_not_known_is_told() -> None:
     ).ask()
     (problem,) = check.problems(ask, load(), {"modal": MANIFEST.capabilities})
     assert (problem.path, problem.found) == ("regions[0]", "'us-west-9'")
-    assert [] == check.problems(
-        ask._replace(regions=("us-west",)), load(), {"modal": MANIFEST.capabilities}
+    assert (
+        check.problems(ask._replace(regions=("us-west",)), load(), {"modal": MANIFEST.capabilities})
+        == []
     )
     assert set(regions.REGIONS) == MANIFEST.capabilities.regions

@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("modal")
 
 from providers.adapters.modal import request
-from providers.rehearsal.store import open_store
 from providers.engine import operations
 from providers.errors import AllFailed
 from providers.plugin import outputs
+from providers.rehearsal.store import open_store
 from providers.testing.bench import Bench
 from tests.contract.test_modal import HARNESS
 

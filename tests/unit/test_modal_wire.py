@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from modal_cloud import Cloud  # noqa: E402
-from test_modal_gpu import candidate, order  # noqa: E402
+from modal_cloud import Cloud
+from test_modal_gpu import candidate, order
 
-from providers.model.machine import Setup  # noqa: E402
+from providers.model.machine import Setup
 
 
 @pytest.fixture
@@ -99,9 +99,14 @@ def test_several_threads_may_be_the_first_to_need_the_client(tmp_path) -> None:
     )
     env = {**os.environ, "GPUS_HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code],
+        check=False,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    assert (0, "[]") == (done.returncode, done.stdout.strip()), done.stdout + done.stderr
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stdout + done.stderr
 
 
 def test_a_failed_heartbeat_of_the_client_prints_no_traceback() -> None:

@@ -171,6 +171,11 @@ def test_a_config_is_a_plain_file_within_its_limit(tmp_path, kind) -> None:
 
 def test_a_size_is_said_in_three_figures() -> None:
     """As in messages of limits."""
-    assert ["0 bytes", "1000 bytes", "1 KiB", "1.5 KiB", "10 GiB", "1023 KiB"] == [
-        regular.size(n) for n in (0, 1_000, 1_024, 1_536, 10 << 30, 1_047_552)
+    assert [regular.size(n) for n in (0, 1_000, 1_024, 1_536, 10 << 30, 1_047_552)] == [
+        "0 bytes",
+        "1000 bytes",
+        "1 KiB",
+        "1.5 KiB",
+        "10 GiB",
+        "1023 KiB",
     ]

@@ -213,11 +213,11 @@ def test_b31_ports_that_no_allowed_provider_opens_are_a_problem() -> None:
     )
     wanted = Ask((Choice("H100", 8),), providers=("modal",), ports=(8000,))
     (problem,) = check.problems(wanted, rows, able)
-    assert ("ports", "modal", "leave ports out, or allow gcp") == (
+    assert (
         problem.path,
         problem.found,
         problem.todo,
-    )
-    assert [] == check.problems(wanted._replace(providers=()), rows, able)
+    ) == ("ports", "modal", "leave ports out, or allow gcp")
+    assert check.problems(wanted._replace(providers=()), rows, able) == []
     (problem,) = check.problems(wanted._replace(ports=(), ssh=True), rows, able)
-    assert ("providers", "one whose machines answer ssh: gcp") == (problem.path, problem.wanted)
+    assert (problem.path, problem.wanted) == ("providers", "one whose machines answer ssh: gcp")

@@ -71,18 +71,18 @@ def test_a_strangers_host_is_bought_only_where_it_is_named_or_asked_for() -> Non
     """
     offers = table([offer(), STRANGER])
     plan = make(ask(), offers, ABLE)
-    assert ["gcp"] == [found.provider for found in plan.candidates] and {
+    assert [found.provider for found in plan.candidates] == ["gcp"] and plan.rejected_by_rule == {
         "marketplace": 1
-    } == plan.rejected_by_rule
+    }
     for more in (
         {"providers": ("bazaar",)},
         {"providers": ("gcp", "bazaar")},
         {"marketplaces": True},
     ):
-        assert "bazaar" == make(ask(**more), offers, ABLE).best.provider
-    assert {"provider": 1} == make(
-        ask(providers=("gcp",), marketplaces=True), offers, ABLE
-    ).rejected_by_rule
+        assert make(ask(**more), offers, ABLE).best.provider == "bazaar"
+    assert make(ask(providers=("gcp",), marketplaces=True), offers, ABLE).rejected_by_rule == {
+        "provider": 1
+    }
 
 
 def test_the_plan_tells_what_a_strangers_host_would_have_saved() -> None:
@@ -114,14 +114,14 @@ def test_without_strangers_nothing_else_says_that_they_have_it() -> None:
     """
     plan = make(ask(), table([STRANGER]), ABLE, unavailable={"bazaar": "no key"})
     assert plan.best is None
-    assert [
+    assert suggest.hints(plan) == [
         "a stranger's host has it for $9.50/h, bazaar z-1 host-7 H100:8 on-demand: add bazaar to"
         " providers, or set marketplaces: true"
-    ] == suggest.hints(plan)
+    ]
     (problem,) = check.problems(ask(), table([STRANGER]), ABLE)
     assert (
-        "strangers' hosts have it: add bazaar to providers, or set marketplaces: true"
-        == problem.todo
+        problem.todo
+        == "strangers' hosts have it: add bazaar to providers, or set marketplaces: true"
     )
 
 
@@ -141,7 +141,7 @@ def test_what_runs_at_a_stranger_is_not_given_up_because_the_rule_changed() -> N
             "",
         )
 
-    assert 0 == check.satisfied(ask(), Runs)
+    assert check.satisfied(ask(), Runs) == 0
     assert check.satisfied(ask(providers=("gcp",)), Runs) is None
 
 
@@ -222,14 +222,12 @@ def test_a_stranger_far_below_everybody_is_doubted_and_an_own_price_never_is() -
     level = [offer(zone=f"z-{index}") for index in range(6)]
     plan = doubted([*level, offer("bazaar", 0.4)], marketplaces=True)
     assert "other providers ask for this GPU on demand" in plan.rejections[0].found
-    assert "bazaar" == doubted([*level, offer("bazaar", 4.0)], marketplaces=True).best.provider, (
+    assert doubted([*level, offer("bazaar", 4.0)], marketplaces=True).best.provider == "bazaar", (
         "a thirtieth is what old cards cost there"
     )
     assert (
-        0.01
-        == doubted(
-            [*level], price_overrides=(PriceOverride(10_000, "gcp"),)
-        ).best.price_usd_per_hour
+        doubted([*level], price_overrides=(PriceOverride(10_000, "gcp"),)).best.price_usd_per_hour
+        == 0.01
     )
 
 
@@ -239,9 +237,9 @@ def test_the_bundled_prices_raise_no_false_alarm() -> None:
     """
     offers = load()
     doubts = Doubts(offers)
-    assert [] == [
+    assert [
         (offers.offer(row).id, why) for row in range(len(offers)) if (why := doubts.why(row))
-    ]
+    ] == []
 
 
 def test_one_impossible_choice_is_named_and_the_others_are_planned() -> None:
@@ -260,27 +258,27 @@ def test_one_impossible_choice_is_named_and_the_others_are_planned() -> None:
         )
 
     problems, told, plan = judged(("H100", 1, "gpu[0]"), ("H200", 1, "gpu[1]"), providers=("aws",))
-    assert ([], ["gpu[1]"]) == (problems, told) and plan.best
+    assert (problems, told) == ([], ["gpu[1]"]) and plan.best
     assert "left out gpu[1]: H200:1 in one machine: counts on offer: aws 8" in " ".join(
         render.as_text(plan).split()
     )
     problems, told, plan = judged(
         ("L4", 8, "gpu[0]"), ("A10", 8, "gpu[1]"), ("A100", 4, "gpu[2]"), providers=("gcp",)
     )
-    assert ([], ["gpu[1]"]) == (problems, told) and plan.best
+    assert (problems, told) == ([], ["gpu[1]"]) and plan.best
     problems, told, _ = judged(
         ("L4", 1, "gpu"),
         ("MI300X", 8, "fallback[0]"),
         ("L4", 1, "fallback[1]", False, None, 99_999),
     )
-    assert ([], ["fallback[0]", "fallback[1].nodes"]) == (problems, told)
+    assert (problems, told) == ([], ["fallback[0]", "fallback[1].nodes"])
     problems, told, _ = judged(("MI300X", 8, "gpu"), ("H100", 5, "fallback[0]"), providers=("aws",))
-    assert (["gpu", "fallback[0]"], []) == ([problem.path for problem in problems], told)
+    assert ([problem.path for problem in problems], told) == (["gpu", "fallback[0]"], [])
     problems, told, _ = judged(("H100", 8, "gpu"), ("H10", 8, "fallback[0]"))
-    assert (["fallback[0]"], []) == (
+    assert (
         [problem.path for problem in problems],
         told,
-    ), "a name that nobody knows is a mistake, not a choice"
+    ) == (["fallback[0]"], []), "a name that nobody knows is a mistake, not a choice"
 
 
 @pytest.mark.parametrize(
@@ -292,9 +290,9 @@ def test_hardware_that_nobody_sells_is_said_to_be_that(gpu) -> None:
     """
     wanted = ask((gpu, 8))
     (problem,) = check.problems(wanted, load(), registry.capabilities())
-    assert "nobody here sells it" == problem.found
+    assert problem.found == "nobody here sells it"
     for near in check.near_hardware(wanted.entries[0], wanted, load()):
-        assert names.is_gpu(gpu) and names.is_gpu(near) and "P100" != near
+        assert names.is_gpu(gpu) and names.is_gpu(near) and near != "P100"
         assert 0.75 <= names.nominal_memory_gib(near) / names.nominal_memory_gib(gpu) <= 1.25
 
 
@@ -303,10 +301,10 @@ def test_a_market_that_moves_says_of_whom_nobody_has_it_now() -> None:
     none now; refusals of other GPUs are no reason.
     """
     plan = make(ask(("MI300X", 8), providers=("bazaar",)), table([STRANGER]), ABLE)
-    assert {} == plan.rejected_by_rule and [
+    assert plan.rejected_by_rule == {} and suggest.hints(plan) == [
         "gpu: MI300X: nobody of bazaar sells it now"
-    ] == suggest.hints(plan)
-    assert 1 == render.as_text(plan).count("nobody of bazaar")
+    ]
+    assert render.as_text(plan).count("nobody of bazaar") == 1
 
 
 @pytest.mark.parametrize(
@@ -371,4 +369,4 @@ def test_every_rule_that_suggests_something_names_a_field_that_exists() -> None:
         "accept_suspect_prices",
     } <= Cluster.model_fields.keys() & provision.__kwdefaults__.keys()
     assert {"marketplace", "price-doubt"} <= set(rules.NAMES)
-    assert 0 == main(["plan", "L4:1", "--marketplaces", "--accept-suspect-prices"])
+    assert main(["plan", "L4:1", "--marketplaces", "--accept-suspect-prices"]) == 0

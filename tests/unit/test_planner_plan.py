@@ -72,14 +72,14 @@ def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan() -> No
     """
     table_of_one = table([offer(provider="shut")])
     (refused,) = make(ask(ports=(8000, 9000)), table_of_one, ABLE).rejections
-    assert ("reach", "port 8000, 9000 open", "shut opens no ports of a machine") == (
+    assert (
         refused.rule,
         refused.wanted,
         refused.found,
-    )
+    ) == ("reach", "port 8000, 9000 open", "shut opens no ports of a machine")
     (refused,) = make(ask(ssh=True), table_of_one, ABLE).rejections
-    assert ("reach", "machines that answer ssh") == (refused.rule, refused.wanted)
-    assert 1 == len(make(ask(), table_of_one, ABLE).candidates)
+    assert (refused.rule, refused.wanted) == ("reach", "machines that answer ssh")
+    assert len(make(ask(), table_of_one, ABLE).candidates) == 1
 
 
 def test_nodes_and_credentials_have_rules_of_their_own() -> None:
@@ -254,8 +254,10 @@ def test_rank_price_by_choice_is_the_default_and_the_price_within_each_entry() -
     )
     wanted = ask(("H100", 8), ("A100-80GB", 8, "fallback[0]"))
     assert wanted.rank == "price_by_choice"
-    assert [60.0, 88.49, 40.0] == [
-        found.price_usd_per_hour for found in make(wanted, offers, ABLE).candidates
+    assert [found.price_usd_per_hour for found in make(wanted, offers, ABLE).candidates] == [
+        60.0,
+        88.49,
+        40.0,
     ]
     abroad = offer(provider="aws", machine="p5.48xlarge", usd=50.0)
     both = make(
@@ -263,7 +265,7 @@ def test_rank_price_by_choice_is_the_default_and_the_price_within_each_entry() -
         table([offer(), abroad]),
         {**ABLE, "aws": Capabilities("aws")},
     )
-    assert ["aws", "gcp"] == [found.provider for found in both.candidates]
+    assert [found.provider for found in both.candidates] == ["aws", "gcp"]
 
 
 def test_rank_performance_per_dollar_weighs_speed_against_price() -> None:

@@ -163,8 +163,8 @@ def test_b44_the_log_tells_calls_that_change_something(store) -> None:
     store.log("gcp", "POST", "instances.insert", "/x", 200)
     store.log("gcp", "POST", "zoneOperations.wait", "/x", 200)
     store.log("gcp", "DELETE", "instances.delete", "/x", 503, "unavailable")
-    assert ["instances.insert", "instances.delete"] == [found.method for found in store.mutations()]
-    assert 2 == len(store.requests("*instances.[gd]*")) and 4 == len(store.requests())
+    assert [found.method for found in store.mutations()] == ["instances.insert", "instances.delete"]
+    assert len(store.requests("*instances.[gd]*")) == 2 and len(store.requests()) == 4
 
 
 def test_a_failed_transaction_leaves_nothing(store) -> None:
@@ -269,16 +269,16 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys) ->
     )
     assert "10m later" in _rehearse(capsys, "advance", "10m")
     found = json.loads(_rehearse(capsys, "--json"))
-    assert (600.0, 5) == (found["ahead_s"], len(found["stock"]))
-    assert [{"provider": "gcp", "step": "create", "seconds": 0.1}] == found["latencies_s"]
-    assert (3, {"status": 503}) == (found["faults"][0]["times"], found["faults"][0]["settings"])
+    assert (found["ahead_s"], len(found["stock"])) == (600.0, 5)
+    assert found["latencies_s"] == [{"provider": "gcp", "step": "create", "seconds": 0.1}]
+    assert (found["faults"][0]["times"], found["faults"][0]["settings"]) == (3, {"status": 503})
     text = _rehearse(capsys)
     assert (
         "instances.delete http, 3x" in text and "NVIDIA_L4_GPUS: 0" in text and "10m ahead" in text
     )
     assert max(map(len, text.splitlines())) <= 96
     assert "no planned" in _rehearse(capsys, "fault", "--clear")
-    assert [] == json.loads(_rehearse(capsys, "reset", "--json"))["faults"]
+    assert json.loads(_rehearse(capsys, "reset", "--json"))["faults"] == []
 
 
 @pytest.mark.parametrize(
@@ -321,8 +321,8 @@ def test_rehearse_shows_and_edits_the_scenario(tmp_path, monkeypatch, capsys) ->
 )
 def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch) -> None:
     """Bad input to `gpus rehearse` is one clear line, never a traceback."""
-    from providers.errors import GpusError
     from providers.cli.rehearse import run
+    from providers.errors import GpusError
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     with pytest.raises(GpusError) as caught:
@@ -380,9 +380,9 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys) -> N
     """Machines made through the stand-in are shown; only running Spot ones can be preempted; a
     reset does not lose machines unasked.
     """
-    from providers.rehearsal.clouds.gcp import start
-    from providers.errors import GpusError
     from providers.cli.rehearse import run
+    from providers.errors import GpusError
+    from providers.rehearsal.clouds.gcp import start
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     server = start(open_store())
@@ -446,4 +446,4 @@ def test_a_look_at_a_node_can_be_planned_to_fail(provider, kind, tmp_path, monke
     from providers.cli import rehearse
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
-    assert 0 == rehearse.run(["fault", provider, "node.look", kind])
+    assert rehearse.run(["fault", provider, "node.look", kind]) == 0

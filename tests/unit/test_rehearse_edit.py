@@ -4,11 +4,11 @@ rest.
 
 import pytest
 
-from providers.rehearsal.store import open_store
+from providers.cli.rehearse import run
 from providers.engine import operations
 from providers.errors import SpecError
+from providers.rehearsal.store import open_store
 from providers.testing.bench import Bench
-from providers.cli.rehearse import run
 from tests.contract import test_aws, test_gcp, test_vertex
 
 

@@ -8,7 +8,8 @@ import re
 import pytest
 
 from providers import errors as tree
-from providers.adapters.aws import errors as aws, error_codes
+from providers.adapters.aws import error_codes
+from providers.adapters.aws import errors as aws
 from providers.adapters.clore import errors as clore
 from providers.adapters.gcp import errors as gcp
 from providers.adapters.gcp.vertex import errors as vertex

@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from providers.cli import main
 from providers.adapters.guard import Cloud
-from providers.remote.line import LocalCommand
-from providers.remote.run import streamed
+from providers.cli import main
 from providers.errors import CloudError, GpusError
 from providers.model.machine import Handle, Node
 from providers.model.screen import Colours, Screen, on_screen, screened
 from providers.plugin import grpc_errors
+from providers.remote.line import LocalCommand
+from providers.remote.run import streamed
 
 EVIL = (
     "\x1b[2J",
@@ -122,7 +122,7 @@ def test_a_program_keeps_its_colours_on_a_terminal_and_everything_in_a_pipe() ->
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdout", target)
             with on_screen():
-                assert 0 == asyncio.run(streamed(LocalCommand(("printf", sent))))
+                assert asyncio.run(streamed(LocalCommand(("printf", sent)))) == 0
         if target.isatty():
             assert (
                 target.getvalue()

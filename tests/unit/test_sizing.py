@@ -6,10 +6,9 @@ import sys
 
 import pytest
 
-from providers.cli import main
+from providers.cli import main, size_report
 from providers.errors import GpusError, SpecError
-from providers.workloads.sizing import architecture, memory, parallelism, gpus, throughput
-from providers.cli import size_report
+from providers.workloads.sizing import architecture, gpus, memory, parallelism, throughput
 from providers.workloads.sizing.architecture import find
 from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Train, judge
 

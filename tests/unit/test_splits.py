@@ -9,9 +9,9 @@ import pytest
 
 from providers.cli import main
 from providers.model.spec import read_cluster
+from providers.workloads.launch.compile import program
 from providers.workloads.sizing import architecture, fit, memory, parallelism, quantization
 from providers.workloads.sizing.architecture import find, read
-from providers.workloads.launch.compile import program
 from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Train, judge
 
 TABLE = json.loads((Path(architecture.__file__).parent / "data" / "models.json").read_text())

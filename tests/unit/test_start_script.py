@@ -254,7 +254,7 @@ def test_the_machine_ends_itself_only_once_the_job_is_done(machine) -> None:
 @pytest.mark.parametrize("kind", ["job", "service"])
 @pytest.mark.parametrize("inside", [True, False])
 def test_every_form_of_the_script_is_sound_shell(kind, image, inside) -> None:
-    """bash reads each of them without an error."""
+    """Bash reads each of them without an error."""
     made = Program(
         kind,
         (Process("a", "true", (("A", "b"),), 80, "/"), Process("b", "true")),

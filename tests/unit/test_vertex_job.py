@@ -67,7 +67,7 @@ def test_several_nodes_are_a_pool_of_one_and_one_of_the_rest() -> None:
     machine.
     """
     first, second = job.body(order(candidate(nodes=4)))["jobSpec"]["workerPoolSpecs"]
-    assert ("1", "3") == (first["replicaCount"], second["replicaCount"]) and first[
+    assert (first["replicaCount"], second["replicaCount"]) == ("1", "3") and first[
         "machineSpec"
     ] == second["machineSpec"]
 
@@ -86,7 +86,7 @@ def test_the_strategy_follows_the_capacity(capacity, expected) -> None:
     """
     assert job.body(order(candidate(capacity=capacity)))["jobSpec"]["scheduling"] == expected
     queued = job.body(order(candidate(capacity="flex-start"), wait_s=0))["jobSpec"]["scheduling"]
-    assert "1s" == queued["maxWaitDuration"]
+    assert queued["maxWaitDuration"] == "1s"
 
 
 def test_n1_names_its_gpu_too() -> None:
@@ -96,12 +96,12 @@ def test_n1_names_its_gpu_too() -> None:
     pool = job.body(
         order(candidate("n1-standard-8", "T4", 2), Setup(disk_gib=50, options=(("image", "a/b"),)))
     )["jobSpec"]["workerPoolSpecs"][0]
-    assert {
+    assert pool["machineSpec"] == {
         "machineType": "n1-standard-8",
         "acceleratorType": "NVIDIA_TESLA_T4",
         "acceleratorCount": 2,
-    } == pool["machineSpec"]
-    assert {"bootDiskSizeGb": 100} == pool["diskSpec"] and "command" not in pool["containerSpec"]
+    }
+    assert pool["diskSpec"] == {"bootDiskSizeGb": 100} and "command" not in pool["containerSpec"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_what_a_custom_job_cannot_be_is_never_sent(change, told) -> None:
     """Each is Unsupported with its reason, remembered nowhere."""
     with pytest.raises(Unsupported, match=told) as error:
         job.body(order(**change))
-    assert 0 == error.value.block_s
+    assert error.value.block_s == 0
 
 
 def test_every_accelerator_type_is_one_of_the_apis() -> None:
@@ -164,8 +164,8 @@ def test_the_committed_extract_is_part_of_the_installed_document() -> None:
 def test_a_plain_workload_is_the_containers_own_command_and_environment() -> None:
     """Image, command and env stand as themselves; what options.vertex says wins."""
     chosen = started({"image": "a/b:1", "command": "python train.py --lr 1", "env": {"X": "1"}})
-    assert ("a/b:1", ("bash", "-c", "python train.py --lr 1"), (("X", "1"),)) == chosen[:3]
-    assert "c/d:2" == started({"image": "a/b:1", "command": "x"}, image="c/d:2").image
+    assert chosen[:3] == ("a/b:1", ("bash", "-c", "python train.py --lr 1"), (("X", "1"),))
+    assert started({"image": "a/b:1", "command": "x"}, image="c/d:2").image == "c/d:2"
 
 
 def test_setup_and_files_are_done_by_the_start_up_script() -> None:
@@ -184,11 +184,12 @@ def test_the_start_up_script_ends_with_the_programs_exit_code(tmp_path) -> None:
     text = chosen.command[2].replace("/tmp/gpus", str(tmp_path / "root"))
     done = subprocess.run(
         ["bash", "-c", text],
+        check=False,
         cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         timeout=60,
     )
-    assert 7 == done.returncode
+    assert done.returncode == 7
 
 
 @pytest.mark.parametrize(("task", "rank"), [(("workerpool0", 0), "0"), (("workerpool1", 1), "2")])
@@ -207,15 +208,25 @@ def test_each_node_finds_rank_and_leader_in_cluster_spec(tmp_path, task, rank) -
         "HOME": str(tmp_path),
         "CLUSTER_SPEC": json.dumps(spec),
     }
-    assert 0 == subprocess.run(["bash", "-c", text], cwd=tmp_path, env=env, timeout=60).returncode
+    assert (
+        subprocess.run(
+            ["bash", "-c", text], check=False, cwd=tmp_path, env=env, timeout=60
+        ).returncode
+        == 0
+    )
     assert f"{rank} cmle-0" == (tmp_path / "told").read_text().strip()
     del env["CLUSTER_SPEC"]
     (tmp_path / "root" / "peers").unlink()
     assert (
-        1
-        == subprocess.run(
-            ["bash", "-c", text], cwd=tmp_path, env=env, timeout=60, capture_output=True
+        subprocess.run(
+            ["bash", "-c", text],
+            check=False,
+            cwd=tmp_path,
+            env=env,
+            timeout=60,
+            capture_output=True,
         ).returncode
+        == 1
     )
 
 

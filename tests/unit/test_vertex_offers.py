@@ -46,12 +46,12 @@ def test_prices_are_estimates_on_demand_and_unknown_otherwise() -> None:
     assert (
         best.price_source.startswith("estimate: ")
         and "2026-10-07" in best.price_source
-        and "" == best.zone
+        and best.zone == ""
     )
     spot, _ = plan(capacity=["spot"])
-    assert () == spot.candidates and spot.rejected_by_rule["price-known"]
+    assert spot.candidates == () and spot.rejected_by_rule["price-known"]
     own = {"overrides": [{"provider": "vertex", "price_usd_per_hour": 55, "capacity": "spot"}]}
-    assert 55_000_000 == plan(capacity=["spot"], prices=own)[0].best.micro_usd
+    assert plan(capacity=["spot"], prices=own)[0].best.micro_usd == 55_000_000
 
 
 def test_each_place_is_offered_once_and_what_google_does_not_sell_is_not() -> None:
@@ -94,7 +94,7 @@ def test_each_place_is_offered_once_and_what_google_does_not_sell_is_not() -> No
 def test_other_kinds_are_refused_in_the_plan(kind, workload) -> None:
     """A machine or a service at Vertex AI has no candidate, by the rule for kinds."""
     made, _ = plan(kind=kind, workload=workload)
-    assert () == made.candidates and made.rejected_by_rule["kind"]
+    assert made.candidates == () and made.rejected_by_rule["kind"]
 
 
 def test_a_job_without_an_image_is_refused() -> None:
@@ -103,12 +103,12 @@ def test_a_job_without_an_image_is_refused() -> None:
     """
     bare = {"command": "python train.py", "setup": ["pip install x"]}
     _, problems = plan(workload=bare)
-    assert ["options.vertex.image"] == [
-        problem.path for problem in problems
+    assert [problem.path for problem in problems] == [
+        "options.vertex.image"
     ] and "setup and files" in problems[0].wanted
     made, problems = plan(workload=bare, providers=None, gpu="L4:1")
     assert (
-        [] == problems
+        problems == []
         and {"gcp", "aws"} <= {found.provider for found in made.candidates}
         and "vertex" not in {c.provider for c in made.candidates}
     )
@@ -124,6 +124,6 @@ def test_a_secret_by_reference_is_refused() -> None:
     there serves a declaration with secrets.
     """
     made, problems = plan(secrets={"TOK": {"vertex": "projects/p/secrets/x"}})
-    assert ["secrets.TOK.vertex"] == [problem.path for problem in problems]
+    assert [problem.path for problem in problems] == ["secrets.TOK.vertex"]
     made, problems = plan(secrets={"TOK": {"gcp": "projects/p/secrets/x"}})
-    assert [] == problems and () == made.candidates and made.rejected_by_rule["secret"]
+    assert problems == [] and made.candidates == () and made.rejected_by_rule["secret"]

@@ -17,11 +17,12 @@ def test_a_regions_jobs_are_asked_for_at_its_own_endpoint() -> None:
         "https://aiplatform.googleapis.com/v1/projects/p/locations/europe-west4/customJobs?alt=json"
     )
     assert (
-        "https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/europe-west4/customJobs?alt=json"
-        == endpoint_of(uri)
+        endpoint_of(uri)
+        == "https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/europe-west4/customJobs?alt=json"
     )
-    assert "https://aiplatform.googleapis.com/v1/x" == endpoint_of(
-        "https://aiplatform.googleapis.com/v1/x"
+    assert (
+        endpoint_of("https://aiplatform.googleapis.com/v1/x")
+        == "https://aiplatform.googleapis.com/v1/x"
     )
 
 
@@ -43,7 +44,7 @@ def cloud(tmp_path, monkeypatch):
     made = MANIFEST.connect("rehearsal", {"endpoint": f"{server.url}/"})
     made.store, made.server = store, server
     yield made
-    assert [] == server.faulty
+    assert server.faulty == []
     server.close()
 
 
@@ -80,26 +81,26 @@ def test_the_official_library_of_another_layer_sees_the_same_job(cloud) -> None:
     parent = "projects/rehearsal/locations/us-central1"
     body = job.body(order(candidate("g2-standard-4", "L4", 1)))
     made = jobs.create(parent=parent, body=body).execute()
-    assert "JOB_STATE_PENDING" == made["state"] and "startTime" not in made
+    assert made["state"] == "JOB_STATE_PENDING" and "startTime" not in made
     assert [made["name"]] == [
         each["name"]
         for each in jobs.list(parent=parent, filter=f'labels.gpus_order="{TOKEN}"').execute()[
             "customJobs"
         ]
     ]
-    assert {} == jobs.list(parent=parent, filter='labels.gpus_order="other"').execute()
+    assert jobs.list(parent=parent, filter='labels.gpus_order="other"').execute() == {}
     with pytest.raises(HttpError, match="has not ended"):
         jobs.delete(name=made["name"]).execute()
     cloud.store.advance(5)
-    assert "JOB_STATE_RUNNING" == jobs.get(name=made["name"]).execute()["state"]
+    assert jobs.get(name=made["name"]).execute()["state"] == "JOB_STATE_RUNNING"
     cloud.store.advance(60)
-    assert "JOB_STATE_SUCCEEDED" == jobs.get(name=made["name"]).execute()["state"]
+    assert jobs.get(name=made["name"]).execute()["state"] == "JOB_STATE_SUCCEEDED"
     with pytest.raises(HttpError, match="has ended"):
         jobs.cancel(name=made["name"], body={}).execute()
     assert jobs.delete(name=made["name"]).execute()["done"] is True
     with pytest.raises(HttpError) as gone:
         jobs.get(name=made["name"]).execute()
-    assert 404 == gone.value.resp.status
+    assert gone.value.resp.status == 404
     for wrong in (
         {**body, "labels": {"Team": "X"}},
         {
@@ -120,7 +121,7 @@ def test_the_official_library_of_another_layer_sees_the_same_job(cloud) -> None:
     ):
         with pytest.raises(HttpError) as refused:
             jobs.create(parent=parent, body=wrong).execute()
-        assert 400 == refused.value.resp.status
+        assert refused.value.resp.status == 400
 
 
 def test_a_machine_and_a_gpu_that_do_not_agree_are_refused(cloud) -> None:
@@ -129,7 +130,7 @@ def test_a_machine_and_a_gpu_that_do_not_agree_are_refused(cloud) -> None:
         cloud.submit(order(candidate("a3-highgpu-8g", "A100", 8)))
     with pytest.raises(Unsupported):
         cloud.submit(order(candidate("no-such-type", "L4", 1)))
-    assert [] == list(cloud.find("o1"))
+    assert list(cloud.find("o1")) == []
 
 
 def test_flex_start_is_had_at_the_first_moment_at_which_stock_was_there(cloud) -> None:
@@ -139,11 +140,11 @@ def test_flex_start_is_had_at_the_first_moment_at_which_stock_was_there(cloud) -
     store, chosen = cloud.store, candidate(capacity="flex-start")
     store.set_stock("vertex", "", "", "", 0)
     ticket = cloud.poll(cloud.submit(order(chosen)))
-    assert "queued" == ticket.state
+    assert ticket.state == "queued"
     store.advance(300)
     store.set_stock("vertex", "", "", "", None)
     store.advance(60)
-    assert "done" == cloud.poll(ticket).state
+    assert cloud.poll(ticket).state == "done"
     store.set_stock("vertex", "", "", "", 0)
     other = cloud.submit(order(chosen)._replace(token=TOKEN.replace("0e7d", "1111")))
     store.advance(601)

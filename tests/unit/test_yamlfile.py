@@ -12,8 +12,8 @@ import pytest
 
 from providers.cli import stackfile
 from providers.engine.journal import backend
-from providers.model import yaml_file
 from providers.errors import SpecError
+from providers.model import yaml_file
 
 WORDS = """no No off on yes y n true True TRUE tRUE false ~ null Null nUll 1e3 1.5e3 1.0 1. .5 +.5 1E3 1e-3 +1 -1 -0 0 010 -010 0o10 0b11 -0b11 0x1F
 -0x1F 0X1F 0B11 0O10 08 09.5 1_000 1_000.5 1__0 _1 1_ 0x_1F 20:00 1:30:00 12:30 inf nan Infinity 1.7976931348623157e+400 1e400 1e999999 0.1
@@ -202,7 +202,7 @@ def test_the_settings_of_a_stack_are_the_texts_that_pulumi_gives(tmp_path, monke
         " clore:reliability: 9e-1\n  clore:include_servers: True\n  gcp:project: 010\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert {
+    assert stackfile.read("x").settings == {
         "clore": {"reliability": "0.9", "include_servers": "true"},
         "gcp": {"project": "8"},
-    } == stackfile.read("x").settings
+    }

@@ -1,7 +1,6 @@
 """Candidates, orders and jobs of Vertex AI for the tests of its adapter."""
 
-import providers.adapters.gcp.vertex.options as options
-from providers.adapters.gcp.vertex import MANIFEST
+from providers.adapters.gcp.vertex import MANIFEST, options
 from providers.engine.setup import start
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
@@ -45,5 +44,5 @@ def started(workload, nodes=1, gpu="L4:1", **options_of):
     )
     ask = spec.ask()
     begun = start(ask, ask.entries[0], "L4", 1, "private", MANIFEST, options_of)
-    assert "" == begun.script and not begun.watched
+    assert begun.script == "" and not begun.watched
     return options.read(begun.section)
