@@ -333,12 +333,8 @@ class Store(Database):
         )
 
     def mutations(self) -> tuple[Request, ...]:
-        """The calls that may have changed something: every verb but GET, less those that only wait."""
-        return tuple(
-            found
-            for found in self.requests()
-            if found.verb != "GET" and not found.method.endswith(".wait")
-        )
+        """The calls that may have changed something: every verb but GET."""
+        return tuple(found for found in self.requests() if found.verb != "GET")
 
     # Beginning
 

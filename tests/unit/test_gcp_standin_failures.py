@@ -143,7 +143,7 @@ def test_garbled_answers(cloud) -> None:
 def test_refused_keys(cloud) -> None:
     """401 in Google's shape, before any work."""
     cloud.store.add_fault("gcp", "*", "unauthorized")
-    status, body = raw(cloud, "GET", f"/compute/v1/projects/{P}/zones")
+    status, body = raw(cloud, "GET", f"/compute/v1/projects/{P}/regions")
     assert (status, body["error"]["errors"][0]["reason"]) == (401, "authError")
 
 

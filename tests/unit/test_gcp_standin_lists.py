@@ -2,6 +2,7 @@
 
 import uuid
 
+from providers.rehearsal.clouds.gcp import console, machines
 from tests.unit.gcp_standin_rig import (
     P,
     R,
@@ -16,8 +17,8 @@ from tests.unit.gcp_standin_rig import (
 
 
 def test_lists_filter_page_and_name_empty_zones(cloud) -> None:
-    """Both filter syntaxes, pages of any size, and scopes without a result with a warning, as at
-    Google.
+    """Filters, pages of any size, and zones without a result with a warning, as at Google. The older
+    syntax of filters is refused.
     """
     for index in range(5):
         cloud.insert(
@@ -33,12 +34,10 @@ def test_lists_filter_page_and_name_empty_zones(cloud) -> None:
     assert cloud.names(filter="labels.stack:* NOT labels.stack=dev") == ["vm0", "vm2", "vm4"]
     assert cloud.names(filter="labels.missing:*") == []
     assert cloud.names(filter="-labels.stack=dev labels.n>0") == ["vm2", "vm4"]
-    assert cloud.names(filter="name eq vm[01]") == ["vm0", "vm1"]
-    assert cloud.names(filter="(name ne vm0) (name eq vm.*)") == ["vm1", "vm2", "vm3", "vm4"]
     assert cloud.names(filter="name=vm* scheduling.automaticRestart=false") == [
         f"vm{index}" for index in range(5)
     ]
-    for wrong in ("name", "name=", "(name=x", "name = x )", "= x"):
+    for wrong in ("name", "name=", "(name=x", "name = x )", "= x", "name eq vm.*"):
         assert refused(lambda wrong=wrong: cloud.names(filter=wrong))[:2] == (400, "invalid")
     seen, request = [], cloud.api.instances().list(project=P, zone=Z, maxResults=2)
     while request:
@@ -51,41 +50,10 @@ def test_lists_filter_page_and_name_empty_zones(cloud) -> None:
         items["zones/us-east4-a"]["warning"]["code"] == "NO_RESULTS_ON_PAGE"
         and "instances" not in items["zones/us-east4-a"]
     )
-    newest = (
-        cloud.api.instances()
-        .list(project=P, zone=Z, orderBy="creationTimestamp desc", maxResults=1)
-        .execute()
-    )
-    assert newest["items"][0]["name"] == "vm4"
-
-
-def test_partial_answers(cloud) -> None:
-    """`fields` keeps what it names; a name that the schema has not is refused."""
-    cloud.insert(instance())
-    ask = (
-        lambda fields: cloud.api.instances()
-        .aggregatedList(project=P, filter="name=vm", fields=fields)
-        .execute()
-    )
-    found = ask("items/*/instances(name,networkInterfaces/networkIP),nextPageToken")
-    assert found["items"][f"zones/{Z}"] == {
-        "instances": [
-            {
-                "name": "vm",
-                "networkInterfaces": [
-                    {"networkIP": cloud.get()["networkInterfaces"][0]["networkIP"]}
-                ],
-            }
-        ]
-    }
-    for wrong in ("items/*/machines", "items(", "a//b", "items)"):
-        assert refused(lambda wrong=wrong: ask(wrong))[:2] == (400, "invalidParameter")
 
 
 def test_operations_can_be_found(cloud) -> None:
-    """By the caller's request id, by target and by type; waiting answers at once when the operation
-    is done.
-    """
+    """By the caller's request id, by target and by type."""
     request = str(uuid.uuid4())
     op = cloud.insert(instance(), requestId=request)
     for wanted in (
@@ -96,10 +64,7 @@ def test_operations_can_be_found(cloud) -> None:
         found = cloud.api.zoneOperations().list(project=P, zone=Z, filter=wanted).execute()["items"]
         assert [item["name"] for item in found] == [op["name"]]
     cloud.later()
-    assert (
-        cloud.api.zoneOperations().wait(project=P, zone=Z, operation=op["name"]).execute()["status"]
-        == "DONE"
-    )
+    assert cloud.operation(op)["status"] == "DONE"
     assert refused(
         lambda: cloud.api.zoneOperations().get(project=P, zone=Z, operation="operation-x").execute()
     )[:2] == (404, "notFound")
@@ -111,9 +76,7 @@ def test_operations_can_be_found(cloud) -> None:
 
 
 def test_what_exists_where(cloud) -> None:
-    """Machine types with their GPUs, accelerators, zones and regions; a type whose zone no source
-    knows is in no zone.
-    """
+    """Machine types with their GPUs, regions and images; a type is in no zone but its own."""
     kind = cloud.api.machineTypes().get(project=P, zone=Z, machineType="a3-highgpu-8g").execute()
     assert kind["accelerators"] == [
         {"guestAcceleratorType": "nvidia-h100-80gb", "guestAcceleratorCount": 8}
@@ -131,20 +94,6 @@ def test_what_exists_where(cloud) -> None:
         )[0]
         == 404
     )
-    everywhere = (
-        cloud.api.machineTypes()
-        .aggregatedList(project=P, filter="name=a3-highgpu-8g")
-        .execute()["items"]
-    )
-    assert sum(len(scope.get("machineTypes", [])) for scope in everywhere.values()) == 24
-    cards = (
-        cloud.api.acceleratorTypes()
-        .get(project=P, zone=Z, acceleratorType="nvidia-tesla-t4")
-        .execute()
-    )
-    assert cards["maximumCardsPerInstance"] == 4
-    zones = cloud.api.zones().list(project=P, filter="name=us-central1-*").execute()["items"]
-    assert [zone["name"] for zone in zones] == [f"us-central1-{letter}" for letter in "abcf"]
     names = [region["name"] for region in cloud.api.regions().list(project=P).execute()["items"]]
     assert "australia-southeast2" in names and R in names
     image = (
@@ -164,9 +113,7 @@ def test_what_exists_where(cloud) -> None:
 
 
 def test_disks_go_with_their_machine_unless_told_otherwise(cloud) -> None:
-    """AutoDelete disks go with the machine; others stay, cost money, and can be deleted once
-    unused.
-    """
+    """AutoDelete disks go with the machine; others stay and cost money."""
     body = instance("g2-standard-4")
     body["disks"].append(
         {
@@ -179,19 +126,9 @@ def test_disks_go_with_their_machine_unless_told_otherwise(cloud) -> None:
         }
     )
     cloud.done(cloud.insert(body))
-    disks = lambda: [
-        disk["name"]
-        for disk in cloud.api.disks().list(project=P, zone=Z).execute().get("items", [])
-    ]
-    drop = lambda: cloud.api.disks().delete(project=P, zone=Z, disk="data").execute()
-    assert disks() == ["data", "vm"] and refused(drop)[:2] == (
-        400,
-        "resourceInUseByAnotherResource",
-    )
+    assert console.disks(cloud.store) == (f"zones/{Z}/vm", f"zones/{Z}/data")
     cloud.done(cloud.api.instances().delete(project=P, zone=Z, instance="vm").execute())
-    assert disks() == ["data"]
-    cloud.done(drop())
-    assert disks() == []
+    assert console.disks(cloud.store) == (f"zones/{Z}/data",)
 
 
 # Surroundings
@@ -229,14 +166,9 @@ def test_a_managed_network_is_made_used_and_removed(cloud) -> None:
         )[0]
         == 400
     )
-    cloud.done(
-        api.firewalls()
-        .patch(project=P, firewall="ssh", body={"sourceRanges": ["198.51.100.0/24"]})
-        .execute()
-    )
     found = api.firewalls().get(project=P, firewall="ssh").execute()
     assert (found["sourceRanges"], found["direction"], found["priority"], found["targetTags"]) == (
-        ["198.51.100.0/24"],
+        ["0.0.0.0/0"],
         "INGRESS",
         1000,
         ["gpus"],
@@ -266,31 +198,21 @@ def test_a_managed_network_is_made_used_and_removed(cloud) -> None:
         drop_net,
     ):
         assert "error" not in cloud.done(drop())
-    assert [net["name"] for net in api.networks().list(project=P).execute()["items"]] == ["default"]
     assert refused(lambda: api.networks().get(project=P, network="net").execute())[:2] == (
         404,
         "notFound",
     )
 
 
-def test_default_network_and_addresses(cloud) -> None:
-    """Every project has a default network with a subnetwork in every region; reserved addresses are
-    of the ranges kept for documentation.
-    """
-    subnet = cloud.api.subnetworks().get(project=P, region=R, subnetwork="default").execute()
-    assert subnet["ipCidrRange"].endswith("/20")
-    aggregated = cloud.api.subnetworks().aggregatedList(project=P).execute()["items"]
-    assert all(len(scope["subnetworks"]) == 1 for scope in aggregated.values())
-    ranges = [scope["subnetworks"][0]["ipCidrRange"] for scope in aggregated.values()]
-    assert len(set(ranges)) == len(ranges)
-    cloud.done(cloud.api.addresses().insert(project=P, region=R, body={"name": "ip"}).execute())
-    address = cloud.api.addresses().get(project=P, region=R, address="ip").execute()
-    assert (
-        address["address"].startswith(("192.0.2.", "198.51.100.", "203.0.113."))
-        and address["status"] == "RESERVED"
-    )
-    cloud.done(cloud.api.addresses().delete(project=P, region=R, address="ip").execute())
-    assert "items" not in cloud.api.addresses().list(project=P, region=R).execute()
+def test_default_network(cloud) -> None:
+    """Every project has a default network with a subnetwork in every region, each of its own range."""
+    ranges = [
+        cloud.api.subnetworks()
+        .get(project=P, region=region, subnetwork="default")
+        .execute()["ipCidrRange"]
+        for region in machines.regions()
+    ]
+    assert all(block.endswith("/20") for block in ranges) and len(set(ranges)) == len(ranges)
 
 
 def test_a_reservation_is_used_by_name_and_runs_out(cloud) -> None:
@@ -316,12 +238,6 @@ def test_a_reservation_is_used_by_name_and_runs_out(cloud) -> None:
         instance(kind, "STANDARD", name=name, reservationAffinity=affinity)
     )
     assert "error" not in cloud.done(wanted("vm"))
-    assert (
-        cloud.api.reservations()
-        .get(project=P, zone=Z, reservation="mine")
-        .execute()["specificReservation"]["inUseCount"]
-        == "1"
-    )
     assert codes(cloud.done(wanted("second"))) == ["ZONE_RESOURCE_POOL_EXHAUSTED"]
     assert refused(lambda: wanted("third", "g2-standard-4"))[:2] == (400, "invalid")
     listed = (
@@ -329,4 +245,6 @@ def test_a_reservation_is_used_by_name_and_runs_out(cloud) -> None:
         .aggregatedList(project=P)
         .execute()["items"][f"zones/{Z}"]["reservations"]
     )
-    assert [found["name"] for found in listed] == ["mine"]
+    assert [(found["name"], found["specificReservation"]["inUseCount"]) for found in listed] == [
+        ("mine", "1")
+    ]

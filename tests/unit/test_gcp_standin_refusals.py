@@ -385,7 +385,9 @@ def test_unknown_routes_and_parameters_fail_and_are_recorded(cloud) -> None:
     assert (
         raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/instances?maxResults=501")[0] == 400
     )
-    assert raw(cloud, "GET", "/compute/v1/projects/Bad_Project/zones")[0] == 400
+    for unread in ("fields=items", "orderBy=name"):
+        assert raw(cloud, "GET", f"/compute/v1/projects/{P}/zones/{Z}/instances?{unread}")[0] == 400
+    assert raw(cloud, "GET", "/compute/v1/projects/Bad_Project/regions")[0] == 400
     assert (
         raw(cloud, "POST", f"/compute/v1/projects/{P}/zones/{Z}/instances", b"{nope")[1]["error"][
             "errors"

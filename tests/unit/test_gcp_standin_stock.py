@@ -2,6 +2,7 @@
 
 import pytest
 
+from providers.rehearsal.clouds.gcp import console
 from tests.unit.gcp_standin_rig import (
     P,
     R,
@@ -97,7 +98,7 @@ def test_b18_b22_stockout_is_told_by_the_operation_and_leaves_nothing(cloud) -> 
     elsewhere = info["metadatas"]["zonesAvailable"].split(",")
     assert "us-central1-b" in elsewhere and Z not in elsewhere
     assert refused(cloud.get)[:2] == (404, "notFound")
-    assert "items" not in cloud.api.disks().list(project=P, zone=Z).execute()
+    assert console.disks(cloud.store) == ()
     cloud.done(cloud.insert(t4(zone="us-central1-b"), zone="us-central1-b"))
     assert cloud.names() == ["vm"]
 
@@ -145,9 +146,7 @@ def test_b45_bulk_is_all_or_nothing(cloud) -> None:
         "deletedVmCount": 1,
         "status": "DONE",
     }
-    assert (
-        cloud.names() == [] and "items" not in cloud.api.disks().list(project=P, zone=Z).execute()
-    )
+    assert cloud.names() == [] and console.disks(cloud.store) == ()
     own = (
         cloud.api.zoneOperations()
         .list(project=P, zone=Z, filter=f'operationGroupId="{op["operationGroupId"]}"')

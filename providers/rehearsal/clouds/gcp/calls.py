@@ -1,6 +1,4 @@
-"""Which call does what. Owns Call and the table from method to function, and the lists: filter,
-order, pages.
-"""
+"""Which call does what. Owns the table from method to function, and the lists: filter and pages."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from providers.rehearsal.clouds.gcp import bulk, filters, reservations, surround
 from providers.rehearsal.clouds.gcp.wire import ROOT, Json, Refusal, invalid, missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from providers.rehearsal.clouds.gcp.call import Call, Scoped
 
@@ -33,13 +31,7 @@ def _page(call: Call, items: Scoped, kind: str, scope: str) -> Json:
 def _chosen(call: Call, items: Scoped) -> tuple[Scoped, str]:
     test = filters.compile_filter(str(call.query.get("filter", "")))
     kept = [(scope, item) for scope, item in items if test(item)]
-    order = call.query.get("orderBy", "name")
-    if order == "creationTimestamp desc":
-        kept.reverse()
-    elif order == "name":
-        kept.sort(key=lambda pair: (pair[0], pair[1]["name"]))
-    else:
-        raise invalid("orderBy", order, "Only 'name' and 'creationTimestamp desc' are supported.")
+    kept.sort(key=lambda pair: (pair[0], pair[1]["name"]))
     size = int(call.query.get("maxResults", 500))
     if not 0 <= size <= 500:
         raise invalid("maxResults", size, "Must be between 0 and 500.")
@@ -51,15 +43,15 @@ def _chosen(call: Call, items: Scoped) -> tuple[Scoped, str]:
     return kept[begin:end], f"p{end}" if end < len(kept) else ""
 
 
-def _aggregated(call: Call, items: Scoped, kind: str, key: str, scopes: Sequence[str]) -> Json:
-    """One page of an aggregated list. Scopes without a result are there too, with a warning, as at
+def _aggregated(call: Call, items: Scoped, kind: str, key: str) -> Json:
+    """One page of an aggregated list. Zones without a result are there too, with a warning, as at
     Google.
     """
     chosen, token = _chosen(call, items)
     grouped: Json = {}
     for scope, item in chosen:
         grouped.setdefault(scope, {key: []})[key].append(item)
-    for scope in scopes:
+    for scope in things.zone_scopes():
         if scope not in grouped:
             text = f"There are no results for scope '{scope}' on this page."
             grouped[scope] = {
@@ -113,14 +105,6 @@ def _operations(call: Call) -> Json:
     )
 
 
-def _all_operations(call: Call) -> Json:
-    items = [
-        (item["selfLink"].split(f"/projects/{call.project}/")[1].split("/operations/")[0], item)
-        for item in call.rows.operations(call.project)
-    ]
-    return _aggregated(call, items, "operationAggregatedList", "operations", [])
-
-
 # Machines
 
 
@@ -142,38 +126,14 @@ def _all_vms(call: Call) -> Json:
         [(f"zones/{vm.zone}", vms.body(call.rows, vm)) for vm in found],
         "instanceAggregatedList",
         "instances",
-        things.zone_scopes(),
     )
 
 
-def _list(kind: str, items: Callable[[Call], Scoped]) -> Callable[[Call], Json]:
-    """A list call whose scope is the path's."""
-
-    def call_it(call: Call) -> Json:
-        resource = call.method.split(".")[0]
-        return _page(
-            call,
-            items(call),
-            f"{kind}List",
-            resource if resource in {"regions", "zones"} else f"{_scope(call)}/{resource}",
-        )
-
-    return call_it
-
-
-def _gather(
-    kind: str, items: Callable[[Call], Scoped], *, regional: bool = False
-) -> Callable[[Call], Json]:
+def _gather(kind: str, items: Callable[[Call], Scoped]) -> Callable[[Call], Json]:
     """An aggregated list call."""
 
     def call_it(call: Call) -> Json:
-        return _aggregated(
-            call,
-            items(call),
-            f"{kind}AggregatedList",
-            call.method.split(".")[0],
-            things.region_scopes() if regional else things.zone_scopes(),
-        )
+        return _aggregated(call, items(call), f"{kind}AggregatedList", f"{kind}s")
 
     return call_it
 
@@ -191,64 +151,27 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
     "instances.getSerialPortOutput": vms.serial_port,
     "instances.setLabels": vms.set_labels,
     "instances.setMetadata": vms.set_metadata,
-    "instances.setScheduling": vms.set_scheduling,
-    **{
-        f"{scope}Operations.{verb}": _operation
-        for scope in ("zone", "region", "global")
-        for verb in ("get", "wait")
-    },
-    **{f"{scope}Operations.list": _operations for scope in ("zone", "region", "global")},
-    "globalOperations.aggregatedList": _all_operations,
+    **{f"{scope}Operations.get": _operation for scope in ("zone", "region", "global")},
+    **{f"{scope}Operations.list": _operations for scope in ("zone", "region")},
     "machineTypes.get": things.machine_type,
-    "machineTypes.list": _list("machineType", things.machine_types),
-    "machineTypes.aggregatedList": _gather("machineType", things.machine_types),
-    "acceleratorTypes.get": things.accelerator_type,
-    "acceleratorTypes.list": _list("acceleratorType", things.accelerator_types),
-    "acceleratorTypes.aggregatedList": _gather("acceleratorType", things.accelerator_types),
     "regions.get": things.region,
-    "regions.list": _list("region", things.regions),
-    "zones.get": things.one_zone,
-    "zones.list": _list("zone", things.zones),
+    "regions.list": lambda call: _page(call, things.regions(call), "regionList", "regions"),
     "projects.get": things.project,
     "images.get": things.image,
     "images.getFromFamily": things.image_family,
-    "images.list": _list("image", things.images_of),
-    "disks.get": things.disk,
-    "disks.list": _list("disk", things.disks),
-    "disks.aggregatedList": _gather("disk", things.disks),
-    "disks.delete": things.delete_disk,
     "networks.insert": surroundings.insert_network,
     "networks.get": surroundings.get_network,
-    "networks.list": _list("network", surroundings.list_networks),
-    "networks.patch": surroundings.patch,
     "networks.delete": surroundings.delete,
     "subnetworks.insert": surroundings.insert_subnetwork,
     "subnetworks.get": surroundings.get_subnetwork,
-    "subnetworks.list": _list("subnetwork", surroundings.list_subnetworks),
-    "subnetworks.aggregatedList": _gather(
-        "subnetwork", surroundings.list_subnetworks, regional=True
-    ),
-    "subnetworks.patch": surroundings.patch,
     "subnetworks.delete": surroundings.delete,
     "firewalls.insert": surroundings.insert_firewall,
-    "firewalls.get": surroundings.get,
-    "firewalls.list": _list("firewall", surroundings.listed),
-    "firewalls.patch": surroundings.patch,
+    "firewalls.get": surroundings.get_firewall,
     "firewalls.delete": surroundings.delete,
-    "addresses.insert": surroundings.insert_address,
-    "addresses.get": surroundings.get,
-    "addresses.list": _list("address", surroundings.listed),
-    "addresses.delete": surroundings.delete,
     "futureReservations.insert": reservations.insert_future,
-    "futureReservations.get": reservations.get_future,
-    "futureReservations.list": _list("futureReservation", reservations.listed_future),
     "futureReservations.aggregatedList": _gather("futureReservation", reservations.listed_future),
-    "futureReservations.delete": surroundings.delete,
     "reservations.insert": reservations.insert,
-    "reservations.get": reservations.get,
-    "reservations.list": _list("reservation", reservations.listed),
     "reservations.aggregatedList": _gather("reservation", reservations.listed),
-    "reservations.delete": surroundings.delete,
 }
 
 

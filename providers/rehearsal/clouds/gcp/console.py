@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.rehearsal.clouds.gcp import call, calls, machines, place, things, vms
+from providers.rehearsal.clouds.gcp import call, calls, machines, place, vms
 from providers.rehearsal.clouds.gcp.discovery import COMPUTE
 from providers.rehearsal.clouds.gcp.state import SCHEMA, Rows
 from providers.rehearsal.clouds.gcp.wire import ROOT
@@ -168,12 +168,18 @@ def reserve(store: Store, name: str, zone: str, machine_type: str, count: int = 
 
 
 def disks(store: Store) -> tuple[str, ...]:
-    """Every disk that exists now, machines' own included."""
+    """Every disk that exists now, `zones/Z/NAME`: machines' own, and those that stay without one."""
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())
         place.settle(rows)
-        listed = things.disks(
-            call.Call("disks.aggregatedList", rows, PROJECT, {"project": PROJECT}, {}, {})
+        machines_now = {vm.id for vm in rows.vms("project = ?", (PROJECT,))}
+        found = db.execute(
+            "SELECT zone, name, vm, auto_delete FROM gcp_disk WHERE project = ? ORDER BY id",
+            (PROJECT,),
         )
-        return tuple(f"{where}/{disk['name']}" for where, disk in listed)
+        return tuple(
+            f"zones/{zone}/{name}"
+            for zone, name, vm, auto_delete in found
+            if vm in machines_now or not auto_delete
+        )

@@ -1,6 +1,5 @@
-"""The `filter` of list calls, in both of its syntaxes: AIP-160 (`labels.stack=dev AND (zone:a OR
-NOT x=1)`) and regular expressions (`name eq gpu-.*`). Owns the parser; pure. The two cannot be
-mixed, as at Google.
+"""The `filter` of list calls, as AIP-160 has it: `labels.stack=dev AND (zone:a OR NOT x=1)`. Owns
+the parser; pure. Google's older syntax (`name eq gpu-.*`) is refused: the product sends none.
 """
 
 from __future__ import annotations
@@ -17,17 +16,12 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(
     r"""\s*(?:(?P<paren>[()])|(?P<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?P<op>!=|<=|>=|=|<|>|:)|(?P<word>[^\s()=!<>:"']+))"""
 )
-_OLD = re.compile(r"""^\s*\(?\s*([A-Za-z][\w.\-]*)\s+(eq|ne)\s+(.+?)\s*\)?\s*$""")
 
 
 def compile_filter(text: str) -> Callable[[Json], bool]:
     """A test of one resource. Raises 400 for what Compute Engine would not understand."""
     if not text.strip():
         return lambda _: True
-    old = [_OLD.match(part) for part in re.split(r"(?<=\))\s*(?=\()", text)]
-    if all(old):
-        tests = [_regular(hit[1], hit[2], _bare(hit[3])) for hit in old if hit]
-        return lambda item: all(test(item) for test in tests)
     tokens = _tokens(text)
     parser = _Parser(tokens, text)
     test = parser.either()
@@ -162,15 +156,3 @@ def _compare(path: str, operator: str, wanted: str) -> Callable[[Json], bool]:
         return False
 
     return {"=": equal, "!=": lambda item: not equal(item), ":": has}.get(operator, ordered)
-
-
-def _regular(path: str, operator: str, pattern: str) -> Callable[[Json], bool]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error:
-        raise _bad(pattern) from None
-
-    def equal(item: Json) -> bool:
-        return any(compiled.fullmatch(_shown(value)) for value in _values(item, path))
-
-    return equal if operator == "eq" else lambda item: not equal(item)

@@ -22,28 +22,28 @@ HERE = Path(__file__).parent
 
 SERVED = {
     "instances": (
-        "insert bulkInsert get list aggregatedList delete setLabels setMetadata setScheduling stop"
-        " start getSerialPortOutput"
+        "insert bulkInsert get list aggregatedList delete setLabels setMetadata stop start"
+        " getSerialPortOutput"
     ),
     "regionInstances": "bulkInsert",
-    "zoneOperations": "get list wait",
-    "regionOperations": "get list wait",
-    "globalOperations": "get list wait aggregatedList",
-    "machineTypes": "get list aggregatedList",
-    "acceleratorTypes": "get list aggregatedList",
+    "zoneOperations": "get list",
+    "regionOperations": "get list",
+    "globalOperations": "get",
+    "machineTypes": "get",
     "regions": "get list",
-    "zones": "get list",
     "projects": "get",
-    "reservations": "insert get list aggregatedList delete",
-    "futureReservations": "insert get list aggregatedList delete",
-    "images": "get getFromFamily list",
-    "networks": "insert get list patch delete",
-    "subnetworks": "insert get list aggregatedList patch delete",
-    "firewalls": "insert get list patch delete",
-    "addresses": "insert get list delete",
-    "disks": "get list aggregatedList delete",
+    "reservations": "insert aggregatedList",
+    "futureReservations": "insert aggregatedList",
+    "images": "get getFromFamily",
+    "networks": "insert get delete",
+    "subnetworks": "insert get delete",
+    "firewalls": "insert get delete",
 }
-"""Resource -> the methods that the stand-in answers."""
+"""Resource -> the methods that the stand-in answers: those that the product calls, and the inserts
+of what it finds (reservations).
+"""
+UNREAD = frozenset({"fields", "orderBy"})
+"""Query parameters that the stand-in does not serve: it refuses them rather than pass them over."""
 VERTEX_SERVED = {"projects.locations.customJobs": "create get list cancel delete"}
 """The same of Vertex AI."""
 VERTEX = HERE.parent / "vertex" / "discovery.json"
@@ -79,7 +79,9 @@ def discovery(document: dict[str, Any], served: dict[str, str] = SERVED) -> dict
                 "verb": found["httpMethod"],
                 "path": found["flatPath"],
                 "parameters": {
-                    key: _bare(value) for key, value in sorted(found.get("parameters", {}).items())
+                    key: _bare(value)
+                    for key, value in sorted(found.get("parameters", {}).items())
+                    if key not in UNREAD
                 },
                 "request": found.get("request", {}).get("$ref", ""),
                 "response": found.get("response", {}).get("$ref", ""),
@@ -96,7 +98,11 @@ def discovery(document: dict[str, Any], served: dict[str, str] = SERVED) -> dict
             wanted += _references(schemas[name])
     return {
         "revision": document["revision"],
-        "parameters": {key: _bare(value) for key, value in sorted(document["parameters"].items())},
+        "parameters": {
+            key: _bare(value)
+            for key, value in sorted(document["parameters"].items())
+            if key not in UNREAD
+        },
         "methods": dict(sorted(methods.items())),
         "schemas": dict(sorted(schemas.items())),
     }

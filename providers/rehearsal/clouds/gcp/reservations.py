@@ -74,14 +74,10 @@ def _with_use(call: Call, body: Json) -> Json:
     return {**body, "specificReservation": {**body["specificReservation"], "inUseCount": str(used)}}
 
 
-def get(call: Call) -> Json:
-    """One reservation, with how much of it is in use now."""
-    return _with_use(call, surroundings.get(call))
-
-
 def listed(call: Call) -> Scoped:
-    """The reservations of the zone, or of all zones."""
-    return [(scope, _with_use(call, body)) for scope, body in surroundings.listed(call)]
+    """The reservations of all zones."""
+    found = call.rows.resources(call.project, "reservations")
+    return [(scope, _with_use(call, body)) for _, scope, _, body in found]
 
 
 # Future reservations
@@ -155,11 +151,7 @@ def _with_status(call: Call, body: Json) -> Json:
     return {**body, "status": status}
 
 
-def get_future(call: Call) -> Json:
-    """One future reservation, with what has become of it."""
-    return _with_status(call, surroundings.get(call))
-
-
 def listed_future(call: Call) -> Scoped:
-    """The future reservations of the zone, or of all zones."""
-    return [(scope, _with_status(call, body)) for scope, body in surroundings.listed(call)]
+    """The future reservations of all zones."""
+    found = call.rows.resources(call.project, "futureReservations")
+    return [(scope, _with_status(call, body)) for _, scope, _, body in found]

@@ -5,13 +5,11 @@ and its answers. Owns Server and Cloud.
 from __future__ import annotations
 
 import json
-import time
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from providers.rehearsal.clouds.gcp import fields
 from providers.rehearsal.clouds.gcp.wire import Json, Refusal
 from providers.rehearsal.http import Exchange, Logged, Loopback, Reply, serve
 
@@ -23,12 +21,6 @@ if TYPE_CHECKING:
     from providers.rehearsal.http import Headers
     from providers.rehearsal.scenario import Fault
     from providers.rehearsal.store import Store
-
-WAIT_S = 20.0
-"""How long operations.wait holds an answer back, in real seconds; Google's own limit is two
-minutes, and it may answer sooner.
-"""
-_POLL_S = 0.05
 
 
 class Request(NamedTuple):
@@ -86,13 +78,7 @@ class Server(Loopback):
             return reply(refusal.status, self.cloud.told(refusal))
         logged = Logged(self.cloud.provider, verb, name, parts.path)
         begin = partial(self._begin, method, path, query, body if method.request else {})
-        out = serve(self.store, logged, begin)
-        if name.endswith("Operations.wait"):
-            until = time.monotonic() + WAIT_S
-            while not _is_done(out) and time.monotonic() < until:
-                time.sleep(_POLL_S)
-                out = serve(self.store, logged, begin, quiet=True)
-        return out
+        return serve(self.store, logged, begin)
 
     def _begin(
         self, method: Method, path: dict[str, str], query: Json, body: Json, db: sqlite3.Connection
@@ -108,12 +94,8 @@ class Server(Loopback):
         )
 
     def _work(self, request: Request, method: Method, fault: Fault | None) -> Reply:
-        wanted = fields.parse(str(request.query["fields"])) if "fields" in request.query else {}
         body = self.cloud.work(request._replace(body=deepcopy(request.body), fault=fault))
         self.cloud.document.answer(method.response, body)
-        if wanted:
-            schemas = self.cloud.document.content["schemas"]
-            body = fields.select(schemas, method.response, body, wanted)
         return reply(200, body)
 
     def _refused(self, method: Method, error: Exception) -> Reply:
@@ -162,11 +144,6 @@ def _without_null(value: Any) -> Any:
 def reply(status: int, body: Json) -> Reply:
     """A reply in JSON."""
     return Reply(status, json.dumps(body).encode())
-
-
-def _is_done(out: Reply) -> bool:
-    """Whether a wait has its answer: an operation that is done, or an error."""
-    return out.status != 200 or not out.content or json.loads(out.content).get("status") == "DONE"
 
 
 def web_page() -> Reply:

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS gcp_vm (
 CREATE INDEX IF NOT EXISTS gcp_vm_name ON gcp_vm (project, zone, name);
 CREATE TABLE IF NOT EXISTS gcp_disk (
   id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, zone TEXT NOT NULL, name TEXT NOT NULL, vm INTEGER NOT NULL,
-  auto_delete INTEGER NOT NULL, created REAL NOT NULL, gone REAL, body TEXT NOT NULL);
+  auto_delete INTEGER NOT NULL, created REAL NOT NULL, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS gcp_operation (
   id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, scope TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, target TEXT NOT NULL,
   target_id TEXT NOT NULL, request TEXT NOT NULL, method TEXT NOT NULL, user TEXT NOT NULL, created REAL NOT NULL, done REAL,
@@ -334,7 +334,7 @@ class Rows:
                 }
         return out
 
-    # Small resources: networks, subnetworks, firewalls, addresses, reservations
+    # Small resources: networks, subnetworks, firewalls, reservations
 
     def resources(
         self, project: str, kind: str, scope: str = "", name: str = ""

@@ -1,5 +1,5 @@
-"""Networks, subnetworks, firewalls and addresses, and how any of these is listed, edited and
-removed. Owns their rows' bodies and edits.
+"""Networks, subnetworks and firewalls, and how any of these is written and removed, and
+reservations too. Owns their rows' bodies.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from providers.rehearsal.clouds.gcp.wire import (
 )
 
 if TYPE_CHECKING:
-    from providers.rehearsal.clouds.gcp.call import Call, Scoped
+    from providers.rehearsal.clouds.gcp.call import Call
 
 _KINDS = {
     "networks": "network",
     "subnetworks": "subnetwork",
     "firewalls": "firewall",
-    "addresses": "address",
+    "reservations": "reservation",
+    "futureReservations": "futureReservation",
 }
-_KINDS |= {"reservations": "reservation", "futureReservations": "futureReservation"}
 
 
 def _kind(call: Call) -> str:
@@ -41,7 +41,7 @@ def _scope(call: Call) -> str:
     return f"regions/{things.known_region(call)}" if "region" in call.path else "global"
 
 
-def one(call: Call) -> tuple[int, str, str, Json]:
+def _one(call: Call) -> tuple[int, str, str, Json]:
     """(id, scope, name, body) of the one that the path names. Raises 404."""
     kind, scope = _kind(call), _scope(call)
     name = call.path[_KINDS[kind]]
@@ -49,22 +49,6 @@ def one(call: Call) -> tuple[int, str, str, Json]:
     if not found:
         raise missing(f"projects/{call.project}/{scope}/{kind}/{name}")
     return found[0]
-
-
-def get(call: Call) -> Json:
-    """One of these by name. Raises 404."""
-    return one(call)[3]
-
-
-def listed(call: Call) -> Scoped:
-    """All of a kind in the path's scope, or in every scope."""
-    narrow = "zone" in call.path or "region" in call.path or ".aggregatedList" not in call.method
-    return [
-        (scope, body)
-        for _, scope, _, body in call.rows.resources(
-            call.project, _kind(call), _scope(call) if narrow else ""
-        )
-    ]
 
 
 def added(call: Call, body: Json) -> Json:
@@ -95,27 +79,9 @@ def added(call: Call, body: Json) -> Json:
     return call.operation(scope, "insert", link, done, target_id=whole["id"])
 
 
-def patch(call: Call) -> Json:
-    """Edits what the body names, and nothing else."""
-    number, scope, _, body = one(call)
-    fixed = {"name", "id", "selfLink", "kind", "creationTimestamp", "network", "region"}
-    wrong = next(
-        (key for key in sorted(call.body.keys() & fixed) if call.body[key] != body.get(key)), None
-    )
-    if wrong:
-        raise invalid(f"resource.{wrong}", call.body[wrong], "The field cannot be changed.")
-    done = call.rows.now + call.rows.latency("edit") + call.slower_s
-    planned = call.planned_errors()
-    if not planned:
-        call.rows.write_resource(number, {**body, **call.body})
-    return call.operation(
-        scope, "patch", body["selfLink"], done, target_id=body["id"], errors=planned
-    )
-
-
 def delete(call: Call) -> Json:
     """Removes one of these, unless something uses it."""
-    number, scope, _, body = one(call)
+    number, scope, _, body = _one(call)
     user = _user(call, body)
     if user:
         own, other = body["selfLink"].removeprefix(f"{ROOT}/"), user.removeprefix(f"{ROOT}/")
@@ -206,15 +172,6 @@ def get_network(call: Call) -> Json:
     return _with_subnetworks(call, found)
 
 
-def list_networks(call: Call) -> Scoped:
-    """Every network of the project."""
-    found = [body for _, _, _, body in call.rows.resources(call.project, "networks")]
-    return [
-        ("global", _with_subnetworks(call, body))
-        for body in [networks.default_network(call.project), *found]
-    ]
-
-
 def insert_subnetwork(call: Call) -> Json:
     """A range of a network in a region; ranges of one network must not overlap."""
     region = things.known_region(call)
@@ -264,30 +221,9 @@ def get_subnetwork(call: Call) -> Json:
     return found
 
 
-def list_subnetworks(call: Call) -> Scoped:
-    """Every subnetwork of the region, or of all regions."""
-    asked = (things.known_region(call),) if "region" in call.path else machines.regions()
-    auto = [
-        "default",
-        *(
-            name
-            for _, _, name, body in call.rows.resources(call.project, "networks")
-            if body.get("autoCreateSubnetworks")
-        ),
-    ]
-    out = []
-    for region in asked:
-        out += [
-            (f"regions/{region}", networks.auto_subnetwork(call.project, name, region))
-            for name in auto
-        ]
-        out += [
-            (scope, body)
-            for _, scope, _, body in call.rows.resources(
-                call.project, "subnetworks", f"regions/{region}"
-            )
-        ]
-    return out
+def get_firewall(call: Call) -> Json:
+    """One rule. Raises 404."""
+    return _one(call)[3]
 
 
 def insert_firewall(call: Call) -> Json:
@@ -317,27 +253,4 @@ def insert_firewall(call: Call) -> Json:
         call.body.get(key) for key in ("sourceRanges", "sourceTags", "sourceServiceAccounts")
     ):
         body["sourceRanges"] = ["0.0.0.0/0"]
-    return added(call, body)
-
-
-# Addresses
-
-
-def insert_address(call: Call) -> Json:
-    """A reserved address, from the ranges kept for documentation when external."""
-    things.known_region(call)
-    taken = len(call.rows.resources(call.project, "addresses"))
-    internal = call.body.get("addressType") == "INTERNAL"
-    region = call.path["region"]
-    body: Json = {
-        "status": "RESERVED",
-        "addressType": call.body.get("addressType", "EXTERNAL"),
-        "region": f"{ROOT}/projects/{call.project}/regions/{region}",
-        "address": (
-            call.body.get("address")
-            or (f"10.255.0.{2 + taken % 250}" if internal else networks.external_ip(700 - taken))
-        ),
-    }
-    if not internal:
-        body["networkTier"] = call.body.get("networkTier", "PREMIUM")
     return added(call, body)

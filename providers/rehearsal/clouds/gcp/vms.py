@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from providers.model import idle
 from providers.rehearsal import script as played
-from providers.rehearsal.clouds.gcp import machines, place, scheduling, wish
+from providers.rehearsal.clouds.gcp import machines, place, wish
 from providers.rehearsal.clouds.gcp.state import GONE, HOLDING, Vm, cut, vm_number
 from providers.rehearsal.clouds.gcp.wire import (
     ROOT,
     Json,
     Refusal,
     exists,
-    invalid,
     missing,
     quota_refusal,
     timestamp,
@@ -316,35 +315,6 @@ def set_metadata(call: Call) -> Json:
     vm = named(call)
     _fresh(call.body.get("fingerprint"), fingerprint(vm.body["metadata"]["items"]), "fingerprint")
     return _edit(call, vm, "setMetadata", metadata={"items": call.body.get("items", [])})
-
-
-def set_scheduling(call: Call) -> Json:
-    """Edits a machine's scheduling. A run limit can be edited only while the machine is stopped."""
-    rows, vm = call.rows, named(call)
-    merged = {**vm.body["scheduling"], **call.body}
-    run_s = scheduling.run_limit(rows, merged, "resource")
-    edited = call.body.keys() & {
-        "maxRunDuration",
-        "terminationTime",
-        "provisioningModel",
-        "instanceTerminationAction",
-    }
-    changed = any(call.body[key] != vm.body["scheduling"].get(key) for key in edited)
-    if changed and vm.status(rows.now) != "TERMINATED":
-        raise invalid(
-            "scheduling",
-            ", ".join(sorted(edited)),
-            "The instance must be stopped before this can be changed.",
-        )
-    if merged.get("onHostMaintenance") != "TERMINATE" and vm.gpu_count:
-        raise Refusal(
-            400,
-            "badRequest",
-            "Instances with guest accelerators do not support live migration. Set onHostMaintenance"
-            " to TERMINATE.",
-        )
-    action = merged.get("instanceTerminationAction") or vm.body["action"]
-    return _edit(call, vm, "setScheduling", scheduling=merged, run_s=run_s, action=action)
 
 
 def _fresh(given: str | None, current: str, field: str) -> None:
