@@ -10,7 +10,7 @@ from providers.cli.rehearse_state import state
 from providers.rehearsal.store import open_store
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def own_home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "gpus"))
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from providers.cli import main
-from tests.adhoc.provision_rig import machines, own_home  # noqa: F401
+from tests.adhoc.provision_rig import machines
+
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def test_gpus_run_puts_runs_gets_and_releases(tmp_path, capfd) -> None:

@@ -10,7 +10,9 @@ import providers as p
 from providers import errors
 from providers.adhoc import access, rentals
 from providers.rehearsal.store import open_store
-from tests.adhoc.provision_rig import machines, own_home, python  # noqa: F401
+from tests.adhoc.provision_rig import machines, python
+
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def test_the_block_of_the_readme(tmp_path, capfd) -> None:

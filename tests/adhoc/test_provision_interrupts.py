@@ -17,7 +17,9 @@ from providers import errors
 from providers.adhoc import access, provision, sync
 from providers.cli import main
 from providers.rehearsal.store import open_store
-from tests.adhoc.provision_rig import machines, own_home, python  # noqa: F401
+from tests.adhoc.provision_rig import machines, python
+
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def until(condition, seconds=120):

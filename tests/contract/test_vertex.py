@@ -47,6 +47,6 @@ HARNESS = Harness(
 @pytest.mark.parametrize("case", cases(HARNESS), ids=str)
 def test_contract(case, contract_home, monkeypatch) -> None:
     """Every case of the contract holds."""
-    # All 20 regions are looked through in tests/unit/test_vertex_wire.py.
+    # All 20 regions are looked through in tests/unit/vertex/test_wire.py.
     monkeypatch.setattr(adapter, "LOCATIONS", frozenset(HARNESS.regions))
     case.run(HARNESS, contract_home)

@@ -20,8 +20,7 @@ from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import packed
 from providers.rehearsal.store import open_store
-from tests.engine.test_workloads import CLOUDS, rig  # noqa: F401
-from tests.unit.workload_rig import machine  # noqa: F401
+from tests.engine.test_workloads import CLOUDS
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 REFERENCES = {"gcp": "projects/p/secrets/x", "aws": "ssm:/x", "modal": "aws", "clore": "env:X"}

@@ -8,11 +8,7 @@ from providers import errors
 from providers.engine import operations
 from providers.engine.market import collect
 from tests.engine.cases import run
-from tests.engine.test_clore import (
-    market,  # noqa: F401
-    ordered,
-    wanted,
-)
+from tests.engine.test_clore import ordered, wanted
 
 
 def test_the_spec_s_filters_decide_at_the_order(market) -> None:

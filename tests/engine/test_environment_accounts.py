@@ -16,14 +16,13 @@ from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, NotConfigured
 from providers.model.machine import Mark
 from tests.engine.cases import run
-from tests.unit.aws_rig import rig  # noqa: F401
-from tests.unit.test_aws_power import Clock, wanted
+from tests.unit.aws.test_power import Clock, wanted
 
 NUMBERS = {"work": "111111111111", "home": "222222222222", "": "333333333333"}
 
 
 @pytest.fixture
-def profiles(tmp_path, monkeypatch, rig):  # noqa: F811
+def profiles(tmp_path, monkeypatch, aws_rig):
     """Three sets of credentials, each of its own account, on one stand-in."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -62,7 +61,7 @@ def profiles(tmp_path, monkeypatch, rig):  # noqa: F811
             return super().call(operation, context, service=service, **parameters)
 
     monkeypatch.setattr("providers.adapters.aws.client.Client", Client)
-    return rig
+    return aws_rig
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ import pytest
 
 from providers import errors
 from providers.engine import operations
-from tests.engine.cases import ask, lab, run, wanted
-
-__all__ = ["lab"]
+from tests.engine.cases import ask, run, wanted
 
 ALLOWED = [{"providers": ("beta",)}, {"providers": ("alpha", "beta")}, {"marketplaces": True}]
 

@@ -16,7 +16,7 @@ from providers.engine.termination.verdicts import Claims
 from providers.errors import BadCredentials, NotConfigured, Transient
 from providers.model.machine import GONE, Mark, Order
 from providers.testing.fake_adapter import lost
-from tests.engine.cases import lab, run, wanted  # noqa: F401
+from tests.engine.cases import run, wanted
 
 GENERATION = "1111aaaa2222"
 

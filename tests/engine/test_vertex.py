@@ -70,7 +70,7 @@ class Rig:
 @pytest.fixture
 def rig(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
-    # All 20 regions are looked through in tests/unit/test_vertex_wire.py.
+    # All 20 regions are looked through in tests/unit/vertex/test_wire.py.
     monkeypatch.setattr(adapter, "LOCATIONS", frozenset(JOB["regions"]))
     made = Rig()
     yield made

@@ -13,13 +13,7 @@ from providers.engine.readiness import access, handover
 from providers.engine.reconcile.status import with_status
 from providers.errors import AllFailed, GpusError
 from providers.model.workload import ROOT
-from tests.engine.test_workloads import (
-    CLOUDS,
-    JOB,
-    MACHINES,
-    SERVICE,
-    rig,  # noqa: F401
-)
+from tests.engine.test_workloads import CLOUDS, JOB, MACHINES, SERVICE
 
 SEVERAL = {
     "kind": "job",

@@ -16,7 +16,7 @@ from providers.workloads.launch.compile import program
 from providers.workloads.launch.images import known
 from providers.workloads.launch.recipes import RECIPES
 from providers.workloads.launch.start_script import script
-from tests.launchers.docker import Host, daemon  # noqa: F401 - a fixture
+from tests.launchers.docker import Host
 from tests.launchers.machines import job
 
 pytestmark = pytest.mark.long
@@ -59,7 +59,7 @@ OWN = {"/bin/own": '#!/bin/sh\necho "the image\'s own program, with $*"\nexit 64
 
 
 @pytest.fixture
-def host(tmp_path, daemon):  # noqa: F811
+def host(tmp_path, daemon):
     made = Host(tmp_path / "host", daemon)
     yield made
     made.end()
@@ -98,7 +98,7 @@ def service(image, at, **task):
 
 
 @pytest.fixture
-def served(host, daemon):  # noqa: F811
+def served(host, daemon):
     """A service that is ready, in an image whose ENTRYPOINT is vLLM's: (its machine, its port)."""
     at = port()
     made = service(
@@ -146,7 +146,7 @@ PROGRAMS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("launcher", PROGRAMS)
-def test_every_launchers_default_image_runs_its_program(launcher, host, daemon) -> None:  # noqa: F811
+def test_every_launchers_default_image_runs_its_program(launcher, host, daemon) -> None:
     """Images with the real ones' names, ENTRYPOINT, CMD and place of the program; the program is a
     stand-in that answers the health check.
     """
@@ -166,7 +166,7 @@ def test_every_launchers_default_image_runs_its_program(launcher, host, daemon) 
     assert "the wrapper" not in host.log
 
 
-def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(served, daemon) -> None:  # noqa: F811
+def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(served, daemon) -> None:
     """C21: what it had downloaded lies on the machine."""
     host, at = served
     assert host.log.count(f"downloads {MODEL}") == 1
@@ -176,7 +176,7 @@ def test_a_container_that_dies_is_started_again_and_downloads_nothing_anew(serve
     assert host.log.count(f"downloads {MODEL}") == 1
 
 
-def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon) -> None:  # noqa: F811
+def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon) -> None:
     """A container that is left over has the name: it gives way. The caches are there after the boot
     too.
     """
@@ -194,7 +194,7 @@ def test_a_machine_that_was_cut_off_starts_its_container_again(served, daemon) -
 
 
 @pytest.mark.parametrize("code", [0, 3, 143])
-def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, daemon) -> None:  # noqa: F811
+def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, daemon) -> None:
     """Whatever that image's ENTRYPOINT and CMD are, they do not run; variables reach the line, and
     only its own shell expands it.
     """
@@ -208,7 +208,7 @@ def test_a_jobs_exit_code_is_that_of_its_line_in_a_users_own_image(code, host, d
 
 
 @pytest.mark.parametrize("where", ["machine", "image", "nowhere"])
-def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host, daemon) -> None:  # noqa: F811
+def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host, daemon) -> None:
     """What is on the machine goes before what the image has; a model that neither has is told
     before anything starts.
     """
@@ -228,14 +228,14 @@ def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host,
         assert code == 0 and f"read: of the {where}" in host.log, host.log
 
 
-def test_the_entry_point_of_an_image_runs_where_the_line_says_so(host, daemon) -> None:  # noqa: F811
+def test_the_entry_point_of_an_image_runs_where_the_line_says_so(host, daemon) -> None:
     """Who wants it names it."""
     image = daemon.image("own", ["/bin/own"], files=OWN)
     assert host.run(script(job("/bin/own --all", image=image))) == 64
     assert "the image's own program, with --all" in host.log
 
 
-def test_an_image_whose_user_is_not_root_keeps_its_caches_too(host, daemon) -> None:  # noqa: F811
+def test_an_image_whose_user_is_not_root_keeps_its_caches_too(host, daemon) -> None:
     """The folders take whoever runs there, and variables that the user has set stay."""
     image = daemon.image("plain-user", files=OWN, user="1000:1000")
     line = (
@@ -257,7 +257,7 @@ def test_an_image_whose_user_is_not_root_keeps_its_caches_too(host, daemon) -> N
     assert "hub: none, home: /models" in host.log
 
 
-def test_an_image_without_a_shell_is_told_at_once(host, daemon) -> None:  # noqa: F811
+def test_an_image_without_a_shell_is_told_at_once(host, daemon) -> None:
     """No restarts for ever: the console says what is missing."""
     image = daemon.image("no-shell", ["/bin/busybox"], applets=())
     assert host.run(script(job("true", image=image))) == 1
@@ -280,7 +280,7 @@ def test_an_image_that_is_not_there_is_told_after_some_tries(host) -> None:
     assert host.calls.count("run --rm --network none") == 4
 
 
-def test_another_program_leaves_no_container_of_the_previous_one(host, daemon) -> None:  # noqa: F811
+def test_another_program_leaves_no_container_of_the_previous_one(host, daemon) -> None:
     """Also where that one does not heed being told to end."""
     image = daemon.image("own", ["/bin/own"], files=OWN)
     deaf = "trap '' TERM; echo deaf; while :; do sleep 1; done"
@@ -294,7 +294,7 @@ def test_another_program_leaves_no_container_of_the_previous_one(host, daemon) -
     assert daemon.running() == []
 
 
-def test_a_script_that_is_told_to_end_ends_its_container(served, daemon) -> None:  # noqa: F811
+def test_a_script_that_is_told_to_end_ends_its_container(served, daemon) -> None:
     """By the signal that a machine's shutdown sends."""
     host, _ = served
     os.kill(host.begun[-1].pid, signal.SIGTERM)

@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.cases import lab
+from tests.plugin.servicer_rig import servicer
+
+__all__ = ["lab", "servicer"]
+
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 

@@ -10,7 +10,7 @@ from providers.engine import operations
 from providers.engine.journal.owners import ClaimRow
 from providers.model.machine import Mark
 from providers.plugin import orphans
-from tests.engine.cases import lab, run, wanted  # noqa: F401 - a fixture
+from tests.engine.cases import run, wanted
 
 CLAIMS = (ClaimRow("train", "g1", ()),)
 
@@ -34,7 +34,7 @@ def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan)
     assert orphans.is_orphan(node, CLAIMS, declared, {"train", "eval"}) is orphan
 
 
-def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab) -> None:  # noqa: F811
+def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab) -> None:
     """The cluster is at one cloud, and a run that was overwritten had bought for it at another: the
     Ownership's update releases that one alone.
     """

@@ -2,10 +2,8 @@
 
 import contextvars
 
+import pulumi
 import pytest
-
-pulumi = pytest.importorskip("pulumi")
-
 from pulumi.runtime.config import set_all_config
 
 from providers.adapters.gcp.network import subnets

@@ -13,14 +13,13 @@ from providers.errors import AllFailed, Busy, GpusError, HalfMade, OutcomeUnknow
 from providers.model.machine import Handle
 from providers.plugin import outputs, siblings
 from providers.plugin import properties as wire
-from tests.plugin.servicer_rig import (  # noqa: F401
+from tests.plugin.servicer_rig import (
     ID,
     INPUTS,
     URN,
     Aborted,
     Context,
     call,
-    servicer,
     stand_in,
     state,
     struct,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from providers.plugin import properties as wire
-from tests.plugin.servicer_rig import (  # noqa: F401
+from tests.plugin.servicer_rig import (
     ID,
     INPUTS,
     URN,
@@ -16,7 +16,6 @@ from tests.plugin.servicer_rig import (  # noqa: F401
     Context,
     call,
     new_servicer,
-    servicer,
     stand_in,
     state,
     struct,

@@ -8,7 +8,7 @@ from pulumi.runtime.proto import provider_pb2
 
 from providers.plugin import properties as wire
 from providers.plugin import siblings
-from tests.plugin.servicer_rig import (  # noqa: F401
+from tests.plugin.servicer_rig import (
     ID,
     INPUTS,
     URN,
@@ -16,7 +16,6 @@ from tests.plugin.servicer_rig import (  # noqa: F401
     Context,
     call,
     diffed,
-    servicer,
     state,
     struct,
 )

@@ -10,7 +10,7 @@ from pulumi.runtime.proto import provider_pb2
 from providers.engine import operations as engine
 from providers.errors import Transient
 from providers.plugin import properties as wire
-from tests.plugin.servicer_rig import (  # noqa: F401
+from tests.plugin.servicer_rig import (
     ID,
     INPUTS,
     URN,
@@ -18,7 +18,6 @@ from tests.plugin.servicer_rig import (  # noqa: F401
     Context,
     call,
     diffed,
-    servicer,
     stand_in,
     state,
     struct,

@@ -4,16 +4,9 @@ provider by that provider's own rule.
 
 import re
 import shlex
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from modal_cloud import Cloud
-from test_modal_gpu import candidate as modal_candidate
-from test_modal_gpu import order as modal_order
 
 from providers.adapters.clore import MANIFEST as CLORE
 from providers.adapters.clore.options import Options, read
@@ -26,8 +19,11 @@ from providers.workloads.launch.compile import program
 from providers.workloads.launch.images import IMAGES, Image, executed, known
 from providers.workloads.launch.recipes import RECIPES
 from providers.workloads.launch.start_script import script
-from tests.unit.vertex_rig import order as vertex_order
-from tests.unit.vertex_rig import started as vertex_started
+from tests.unit.modal.cloud import Cloud
+from tests.unit.modal.test_gpu import candidate as modal_candidate
+from tests.unit.modal.test_gpu import order as modal_order
+from tests.unit.vertex.rig import order as vertex_order
+from tests.unit.vertex.rig import started as vertex_started
 
 CONTAINED = [name for name, recipe in RECIPES.items() if recipe.image]
 OTHERS = {

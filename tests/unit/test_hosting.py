@@ -17,7 +17,7 @@ from providers.model.workload import Override
 from providers.planner import render
 from providers.rehearsal.clouds.clore.inventory import servers
 from providers.workloads.sizing import disk
-from tests.unit.hosting_rig import LLAMA_70B, market_now, planned, refused  # noqa: F401
+from tests.unit.hosting_rig import LLAMA_70B, planned, refused
 
 DEEPSEEK = {"launcher": "vllm", "model": "deepseek-ai/DeepSeek-V3", "dtype": "fp8"}
 STACKS = sorted((Path(providers.__file__).parent.parent / "stacks").glob("Pulumi.*.yaml"))

@@ -10,7 +10,7 @@ from providers.model import images
 from providers.model.spec import read_cluster
 from providers.planner import render
 from providers.rehearsal.clouds.clore.inventory import servers
-from tests.unit.hosting_rig import market_now, planned, refused  # noqa: F401
+from tests.unit.hosting_rig import planned, refused
 
 
 @pytest.mark.parametrize(

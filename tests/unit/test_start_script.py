@@ -19,7 +19,7 @@ from providers.workloads.launch import start_script as scripts
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 from tests.launchers.machines import job
-from tests.unit.workload_rig import VLLM, machine  # noqa: F401
+from tests.unit.workload_rig import VLLM
 
 
 def packed(text):

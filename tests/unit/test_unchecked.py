@@ -11,7 +11,7 @@ from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.planner import render
 from providers.workloads.sizing import fit
-from tests.unit.hosting_rig import LLAMA_70B, market_now, planned  # noqa: F401
+from tests.unit.hosting_rig import LLAMA_70B, planned
 
 
 def problems(**declared):

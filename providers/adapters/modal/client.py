@@ -3,7 +3,7 @@ time limits.
 
 The sandbox calls go through the client's own gRPC stub, not through `Sandbox.create`: that one
 keeps the sandbox's id to itself until a container was scheduled, for up to 21 minutes, re-sends the
-creating call by itself, and takes no order token. `tests/unit/test_modal_wire.py` holds that what
+creating call by itself, and takes no order token. `tests/unit/modal/test_wire.py` holds that what
 is sent equals what `Sandbox.create` sends for the same machine. Apps and images are made by the
 client's public objects.
 """

@@ -1,0 +1,160 @@
+"""Every family of machines at Google with the ways it is sold, and the adapter beside the stand-in
+to order them.
+"""
+
+import pytest
+
+from providers.adapters.gcp import machines
+from providers.model.offer import Candidate, Offer
+from tests.unit.gcp.rig import Rig, order
+
+KINDS = ("on-demand", "spot", "flex-start", "reservation")
+# Machine type: (GPU, count, zone, what Google sells of it, the interfaces of its full network).
+FAMILIES = {
+    "a3-edgegpu-8g": ("H100", 8, "us-central1-b", KINDS, "5 gVNIC"),
+    "a3-edgegpu-8g-nolssd": ("H100", 8, "us-central1-b", KINDS, "5 gVNIC"),
+    "a3-highgpu-8g": ("H100", 8, "us-central1-a", KINDS, "5 gVNIC"),
+    "a3-megagpu-8g": ("H100-MEGA", 8, "us-central1-a", KINDS, "9 gVNIC"),
+    "a3-highgpu-1g": ("H100", 1, "us-central1-a", ("spot", "flex-start"), ""),
+    "a3-ultragpu-8g": ("H200", 8, "us-central1-b", KINDS[1:], "2 gVNIC + 8 MRDMA"),
+    "a3-ultragpu-8g-nolssd": ("H200", 8, "us-central1-b", KINDS[1:], "2 gVNIC + 8 MRDMA"),
+    "a4-highgpu-8g": ("B200", 8, "us-central1-b", KINDS[1:], "2 gVNIC + 8 MRDMA"),
+    "a4x-highgpu-4g": ("GB200", 4, "us-central1-a", ("reservation",), "2 gVNIC + 4 MRDMA"),
+    "a4x-maxgpu-4g-metal": ("GB300", 4, "us-central1-a", ("reservation",), "2 IDPF + 8 MRDMA"),
+    "g4-standard-48": (
+        "RTX-PRO-6000",
+        1,
+        "us-central1-a",
+        ("on-demand", "spot", "reservation"),
+        "",
+    ),
+    "g4-standard-384": (
+        "RTX-PRO-6000",
+        8,
+        "us-central1-a",
+        ("on-demand", "spot", "reservation"),
+        "",
+    ),
+    "g2-standard-96": ("L4", 8, "us-central1-a", KINDS, ""),
+    "a2-highgpu-8g": ("A100", 8, "us-central1-a", KINDS, ""),
+    "a2-ultragpu-8g": ("A100-80GB", 8, "us-central1-a", KINDS, ""),
+}
+FUTURE = ("a4x-highgpu-4g", "a4x-maxgpu-4g-metal")
+
+
+def candidate(machine_type, capacity="spot", zone=None, region=""):
+    gpu, count, known, _, _ = FAMILIES[machine_type]
+    zone = known if zone is None else zone
+    offer = Offer(
+        "gcp", region or zone.rsplit("-", 1)[0], zone, machine_type, gpu, count, capacity, 1_000_000
+    )
+    return Candidate(
+        1, 0, offer, 1, reservation="mine" if capacity == "reservation" else "", micro_usd=1_000_000
+    )
+
+
+def nics(machine_type, zone):
+    """The fabric of a machine type in a zone, as a user writes it."""
+    wanted = machines.family(machine_type).nics
+    host = {
+        "network": "host-#",
+        "subnetwork": "host-#",
+        "nic_type": wanted.host_type,
+        "count": wanted.host,
+    }
+    rdma = (
+        [
+            {
+                "network": f"rdma-{zone}",
+                "subnetwork": "rdma-#",
+                "nic_type": "MRDMA",
+                "count": wanted.rdma,
+            }
+        ]
+        if wanted.rdma
+        else []
+    )
+    return {"nics": [host, *rdma]}
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def rig(tmp_path):
+    rig = Rig(tmp_path)
+    yield rig
+    rig.server.close()
+    assert rig.server.faulty == []
+
+
+def api(rig, make) -> None:
+    rig.gcp._client.call(make, rig.gcp._context(order()))
+    rig.moment += 5
+
+
+def fabric_of(rig, machine_type, zone):
+    """Makes the networks that the fabric names; the section of options that names them."""
+    region, wanted = zone.rsplit("-", 1)[0], machines.family(machine_type).nics
+    root = "projects/rehearsal/global/networks"
+    for number in range(wanted.host):
+        api(
+            rig,
+            lambda s: s.networks().insert(
+                project="rehearsal", body={"name": f"host-{number}", "autoCreateSubnetworks": False}
+            ),
+        )
+        body = {
+            "name": f"host-{number}",
+            "network": f"{root}/host-{number}",
+            "ipCidrRange": f"10.{number}.0.0/24",
+        }
+        api(rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body))
+    if wanted.rdma:
+        profile = f"projects/rehearsal/global/networkProfiles/{zone}-vpc-roce" + (
+            "-metal" if wanted.host_type == "IDPF" else ""
+        )
+        body = {"name": f"rdma-{zone}", "autoCreateSubnetworks": False, "networkProfile": profile}
+        api(rig, lambda s: s.networks().insert(project="rehearsal", body=body))
+        for number in range(wanted.rdma):
+            body = {
+                "name": f"rdma-{number}",
+                "network": f"{root}/rdma-{zone}",
+                "ipCidrRange": f"10.{100 + number}.0.0/24",
+            }
+            api(
+                rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body)
+            )
+    return (("fabric", {zone: nics(machine_type, zone)}),)
+
+
+def reserve(rig, machine_type, zone, future=False, **more) -> None:
+    """One machine reserved under the name `mine`, by a reservation or by a future one that is due."""
+    properties = {"instanceProperties": {"machineType": machine_type}}
+    if not future:
+        body = {
+            "name": "mine",
+            "specificReservationRequired": True,
+            "specificReservation": {"count": "1", **properties},
+        }
+        api(rig, lambda s: s.reservations().insert(project="rehearsal", zone=zone, body=body))
+        return
+    window = {"startTime": "2027-01-15T00:00:00Z", "endTime": "2027-02-15T00:00:00Z"}
+    body = {
+        "name": "ahead",
+        "reservationName": "mine",
+        "specificSkuProperties": {"totalCount": "1", **properties},
+        "timeWindow": window,
+        **more,
+    }
+    api(rig, lambda s: s.futureReservations().insert(project="rehearsal", zone=zone, body=body))
+
+
+def seen(rig, ticket):
+    project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
+    return rig.gcp._client.call(
+        lambda s: s.instances().get(project=project, zone=zone, instance=name),
+        rig.gcp._context(order()),
+    )
