@@ -1,5 +1,5 @@
 """A stranger's tar stream, unpacked by our own rules: plain files and folders under one name,
-within limits, never through a link of this machine.
+within limits, never through a link of this machine. Each name of a file becomes a file of its own.
 
 Owns the reading of headers, so that nothing a header says is believed before it is checked: a name,
 a length, a map of holes. `tarfile` calls itself for each long name, holds headers of any size in
@@ -13,7 +13,7 @@ import errno
 import os
 import posixpath
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from providers.errors import printable, shortened
@@ -34,8 +34,9 @@ there is.
 _PADDING_MAX = 1 << 20
 _MODE = 0o755
 _FILE, _FOLDER, _LONG_NAME, _LONG_LINK, _PAX, _PAX_ALL = b"0\x007", b"5", b"L", b"K", b"x", b"g"
+_SAME = b"1"
+"""A hard link: one of several names of a file, also where it was a link that `tar -h` followed."""
 _KINDS = {
-    b"1": "a link",
     b"2": "a link",
     b"3": "a device",
     b"4": "a device",
@@ -76,6 +77,8 @@ class _Member(NamedTuple):
     size: int
     mode: int
     is_sparse: bool
+    same_as: str = ""
+    """Of a hard link: the name under which the content came before."""
 
 
 def unpacked(pipe: BinaryIO, base: str, target: Path, limits: Limits | None = None) -> Unpacked:
@@ -93,18 +96,17 @@ def unpacked(pipe: BinaryIO, base: str, target: Path, limits: Limits | None = No
                     f"wanted at most {limits.files:,} files and folders, found more; raise it with"
                     " --max-files, or pack them there first"
                 )
-            if size + member.size > limits.size:
-                found = f"{size_text(size + member.size)} or more"
-                raise _Wrong(
-                    f"wanted at most {size_text(limits.size)}, found {found}; raise it with"
-                    " --max-size"
-                )
+            _within(size + member.size, limits.size)
             named = member.name
-            parts = posixpath.normpath(member.name).split("/")
-            why = _refusal(member, parts, base)
+            parts, twin = _parts(member.name), _parts(member.same_as)
+            why = _refusal(member, parts, twin, base)
             if why:
                 refused = refused or f"refused {_shown(member.name)}, {why}"
                 _copied(pipe, member.size, -1)
+            elif member.kind == _SAME:
+                if parts != twin:
+                    size += _duplicate(target, twin[1:], member, parts[1:], limits.size - size)
+                count += 1
             elif member.kind == _FOLDER:
                 os.close(_folder(target, parts[1:]))
                 count += 1
@@ -124,12 +126,26 @@ def unpacked(pipe: BinaryIO, base: str, target: Path, limits: Limits | None = No
     return Unpacked(count, size, refused or ("" if count else "nothing came"))
 
 
-def _refusal(member: _Member, parts: Sequence[str], base: str) -> str:
+def _within(size: int, limit: int) -> None:
+    if size > limit:
+        raise _Wrong(
+            f"wanted at most {size_text(limit)}, found {size_text(size)} or more; raise it with"
+            " --max-size"
+        )
+
+
+def _parts(name: str) -> list[str]:
+    return posixpath.normpath(name).split("/")
+
+
+def _refusal(member: _Member, parts: Sequence[str], twin: Sequence[str], base: str) -> str:
     """Why a member is not written; empty where it is."""
     if member.is_sparse or member.kind in _KINDS:
         return f"which is {'a sparse file' if member.is_sparse else _KINDS[member.kind]}"
-    if member.kind not in _FILE and member.kind != _FOLDER:
+    if member.kind not in _FILE and member.kind not in (_FOLDER, _SAME):
         return "which is no plain file or folder"
+    if member.kind == _SAME and (twin[0] != base or ".." in twin or "\0" in member.same_as):
+        return f"which is a link to {_shown(member.same_as)}, not under {_shown(base)}"
     if parts[0] != base or ".." in parts or "\0" in member.name:
         return f"which is not under {_shown(base)}"
     return "which is nested too deep" if len(parts) > _DEPTH_MAX else ""
@@ -137,7 +153,7 @@ def _refusal(member: _Member, parts: Sequence[str], base: str) -> str:
 
 def _members(pipe: BinaryIO) -> Iterator[_Member]:
     """Each member's header; whoever takes one reads its content, padding included. Raises _Wrong."""
-    long_name, pax, about = "", dict[str, str](), 0
+    long_name, long_link, pax, about = "", "", dict[str, str](), 0
     while True:
         block = _read(pipe, _BLOCK)
         if block.count(0) == _BLOCK:
@@ -145,8 +161,8 @@ def _members(pipe: BinaryIO) -> Iterator[_Member]:
             # end.
             for _ in range(_PADDING_MAX // _CHUNK):
                 if not pipe.read(_CHUNK):
-                    break
-            return
+                    return
+            raise _Wrong("wanted the end of a tar stream, found that it goes on after it")
         if _octal(block[148:156]) != sum(block) - sum(block[148:156]) + 32 * 8:
             raise _Wrong("no tar stream came: a header's sum is not right")
         kind, size = block[156:157], _octal(block[124:136])
@@ -157,6 +173,8 @@ def _members(pipe: BinaryIO) -> Iterator[_Member]:
             content = _read(pipe, size + -size % _BLOCK)[:size]
             if kind == _LONG_NAME:
                 long_name = os.fsdecode(content.rstrip(b"\0"))
+            elif kind == _LONG_LINK:
+                long_link = os.fsdecode(content.rstrip(b"\0"))
             elif kind == _PAX:
                 pax = _records(content)
             continue
@@ -167,7 +185,9 @@ def _members(pipe: BinaryIO) -> Iterator[_Member]:
                 if pax["size"].isascii() and pax["size"].isdigit() and len(pax["size"]) < 20
                 else -1
             )
-        if size < 0 or len(os.fsencode(name)) > _NAME_MAX:
+        link = block[157:257].partition(b"\0")[0] if kind == _SAME else b""
+        same_as = (pax.get("linkpath") or long_link or os.fsdecode(link)) if kind == _SAME else ""
+        if size < 0 or max(len(os.fsencode(each)) for each in (name, same_as)) > _NAME_MAX:
             raise _Wrong("no tar stream came: a header that says what cannot be")
         is_folder = kind == _FOLDER or (kind in _FILE and name.endswith("/"))
         has_content = kind in _FILE or kind == b"S"
@@ -177,8 +197,9 @@ def _members(pipe: BinaryIO) -> Iterator[_Member]:
             size if has_content else 0,
             _octal(block[100:108]),
             any("sparse" in key for key in pax),
+            same_as,
         )
-        long_name, pax, about = "", {}, 0
+        long_name, long_link, pax, about = "", "", {}, 0
 
 
 def _name(block: bytes) -> bytes:
@@ -237,25 +258,88 @@ def _folder(target: Path, below: Sequence[str]) -> int:
 
 def _write(pipe: BinaryIO, member: _Member, target: Path, below: Sequence[str]) -> None:
     """One file's content. What stands there under its name is written over if it is a plain file."""
+    file = _opened(target, below, member.mode)
+    try:
+        _copied(pipe, member.size, file)
+    finally:
+        os.close(file)
+
+
+def _duplicate(
+    target: Path, twin: Sequence[str], member: _Member, below: Sequence[str], room: int
+) -> int:
+    """Writes the content of the file at `twin` under another name; its size. Each is a file of its
+    own: the other side followed its links, and so counts in full. Raises _Wrong beyond `room`.
+    """
+    with _place(target, twin) as (folder, name):
+        try:
+            source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        except FileNotFoundError:
+            raise _Wrong(
+                f"wanted the file that {_shown(member.name)} is another name of, found that"
+                f" {_shown(member.same_as)} has not come"
+            ) from None
+    with os.fdopen(source, "rb") as content:
+        about = os.fstat(source)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EISDIR, "there is something that is no plain file", name)
+        if about.st_size > room:
+            raise _Wrong(
+                f"wanted at most {size_text(room)} more, found {size_text(about.st_size)} under"
+                f" another name, {_shown(member.name)}; raise --max-size"
+            )
+        file = _opened(target, below, about.st_mode)
+        try:
+            while chunk := content.read(_CHUNK):
+                _all(file, chunk)
+        finally:
+            os.close(file)
+    return about.st_size
+
+
+@contextmanager
+def _place(target: Path, below: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The open folder that a name is in, and the name."""
     if below:
         folder, name = _folder(target, below[:-1]), below[-1]
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder, name = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY), target.name
     try:
-        file = os.open(
-            name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=folder
-        )
+        yield folder, name
     finally:
         os.close(folder)
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EEXIST, "there is something that is no plain file", name)
-        os.ftruncate(file, 0)
-        _copied(pipe, member.size, file)
-        os.fchmod(file, 0o600 | member.mode & _MODE)
-    finally:
+
+
+def _opened(target: Path, below: Sequence[str], mode: int) -> int:
+    """An empty file to write to: a new one, as far as the umask allows others what `mode` does, or
+    the plain file that is there. Other names of that one keep what they have.
+    """
+    mode = 0o600 | mode & _MODE
+    with _place(target, below) as (folder, name):
+
+        def new() -> int:
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
+            os.fchmod(file, 0o600 | stat.S_IMODE(os.fstat(file).st_mode))
+            return file
+
+        with suppress(FileExistsError):
+            return new()
+        file = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        try:
+            about = os.fstat(file)
+            if not stat.S_ISREG(about.st_mode):
+                raise OSError(errno.EEXIST, "there is something that is no plain file", name)
+            if about.st_nlink == 1:
+                os.ftruncate(file, 0)
+                os.fchmod(file, mode & 0o700 | stat.S_IMODE(about.st_mode) & 0o077)
+                return file
+        except BaseException:
+            os.close(file)
+            raise
         os.close(file)
+        os.unlink(name, dir_fd=folder)
+        return new()
 
 
 def _copied(pipe: BinaryIO, size: int, file: int) -> None:
@@ -266,9 +350,14 @@ def _copied(pipe: BinaryIO, size: int, file: int) -> None:
         if not chunk:
             raise _Ended("the stream ended in the middle of a file")
         left -= len(chunk)
-        while file >= 0 and chunk:
-            chunk = chunk[os.write(file, chunk) :]
+        if file >= 0:
+            _all(file, chunk)
     _read(pipe, -size % _BLOCK)
+
+
+def _all(file: int, chunk: bytes) -> None:
+    while chunk:
+        chunk = chunk[os.write(file, chunk) :]
 
 
 def _read(pipe: BinaryIO, size: int) -> bytes:
