@@ -1,0 +1,214 @@
+"""The rules between a declaration's fields: every problem at once, each with its path."""
+
+from __future__ import annotations
+
+import re
+
+from providers.errors import Problem, SpecError
+from providers.model import ask as asks
+from providers.model import secret, wording
+from providers.model.spec_choices import choices_of, seconds_of
+from providers.model.spec_fields import EMPTY_FALLBACK, ClusterFields, Fallback
+from providers.model.workload_checks import problems as workload_problems
+
+_NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
+_LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
+_LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
+_PUBLIC_KEY = re.compile(
+    r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)"
+    r"|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
+    r" [A-Za-z0-9+/=]+( [^\r\n]*)?$"
+)
+_LABELS_MAX = 60
+"""Google's limit is 64 on a machine (Compute Engine, "Labels overview", 2026-11); four are the
+product's own.
+"""
+
+
+def check_cluster(cluster: ClusterFields) -> list[Problem]:
+    """What is wrong beyond each field's type."""
+    problems: list[Problem] = []
+    if not _NAME.match(cluster.name):
+        problems.append(
+            Problem(
+                "name",
+                "lowercase letters, digits and -, at most 40, starting with a letter",
+                repr(cluster.name),
+            )
+        )
+    problems.extend(choices_of(cluster)[1])
+    if "fallback" in cluster.model_fields_set and not cluster.fallback:
+        problems.append(EMPTY_FALLBACK)
+    problems.extend(_kind(cluster))
+    problems.extend(_workload(cluster))
+    problems.extend(_expose(cluster))
+    if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
+        found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
+        problems.append(
+            Problem(
+                "ssh_key",
+                'one public key, as in "ssh-ed25519 AAAA... me"',
+                found,
+                "give the .pub file's content",
+            )
+        )
+    problems.extend(_labels(cluster))
+    problems.extend(secret.problems(cluster.secrets))
+    for field in ("providers", "regions"):
+        names = getattr(cluster, field)
+        if names is not None and not names:
+            problems.append(Problem(field, "at least one", "an empty list", "leave it out for any"))
+        if names and len(set(names)) != len(names):
+            problems.append(Problem(field, "each once", ", ".join(names)))
+    if cluster.on_ttl == "keep" and cluster.ttl is None and cluster.idle_after is None:
+        problems.append(Problem("on_ttl", "a ttl to end", "none", "set ttl, or leave on_ttl out"))
+    seconds_of(cluster.idle_after, "idle_after", problems, 600)
+    for index, override in enumerate(cluster.prices.overrides):
+        if override.capacity and override.capacity not in asks.CAPACITIES:
+            problems.append(
+                Problem(
+                    f"prices.overrides[{index}].capacity",
+                    "one of " + ", ".join(asks.CAPACITIES),
+                    repr(override.capacity),
+                )
+            )
+    return problems
+
+
+def _expose(cluster: ClusterFields) -> list[Problem]:
+    problems: list[Problem] = []
+    if cluster.expose == "token" and (cluster.workload is None or cluster.kind != "service"):
+        problems.append(
+            Problem(
+                "expose", "private or public: a token is for a service with a workload", "token"
+            )
+        )
+    if cluster.kind == "machine" and cluster.expose == "public" and not cluster.ports:
+        problems.append(Problem("expose", "ports to expose", "none", "list them under ports"))
+    if cluster.kind == "machine" and cluster.expose == "public" and cluster.network != "managed":
+        problems.append(
+            Problem(
+                "expose",
+                "network: managed, which declares the firewall",
+                f"network: {cluster.network}",
+                "set network: managed",
+            )
+        )
+    return problems
+
+
+def _labels(cluster: ClusterFields) -> list[Problem]:
+    problems: list[Problem] = []
+    if len(cluster.labels) > _LABELS_MAX:
+        problems.append(Problem("labels", f"at most {_LABELS_MAX}", str(len(cluster.labels))))
+    for key, value in cluster.labels.items():
+        if not _LABEL_KEY.match(key) or key.startswith("gpus-"):
+            problems.append(
+                Problem(
+                    f"labels.{key}",
+                    "a key of lowercase letters, digits, _ and -, at most 63, not starting with"
+                    " gpus-",
+                    repr(key)[: wording.FOUND_MAX],
+                )
+            )
+        elif not _LABEL_VALUE.match(value):
+            problems.append(
+                Problem(
+                    f"labels.{key}",
+                    "lowercase letters, digits, _ and -, at most 63",
+                    repr(value)[: wording.FOUND_MAX],
+                )
+            )
+    return problems
+
+
+_MACHINE_ONLY = {
+    "ssh_key": "nobody logs into it",
+    "disk_gib": "it has no disk of its own",
+    "ports": "a job listens on none, and a service's port stands in the provider's options",
+    "state": "only a machine is stopped and kept",
+    "network": "it joins no network of yours",
+    "on_ttl": "nothing of it is kept",
+    "on_loss": "it has no machines to lose one by one",
+    "idle_after": "a job ends by itself, and a service scales down by its own options",
+    "ready": "nobody logs into it",
+}
+
+
+def _kind(cluster: ClusterFields) -> list[Problem]:
+    """What only a machine can have."""
+    if cluster.kind == "machine":
+        return []
+    # With a workload it may be a machine's work: that one has a disk, a network and a door.
+    only = _MACHINE_ONLY
+    if cluster.workload is not None:
+        only = {
+            "state": _MACHINE_ONLY["state"],
+            "ports": "a job listens on none, and a service's port stands in workload.port",
+        }
+    found = [
+        Problem(
+            name,
+            f"nothing for a {cluster.kind}: {why}",
+            wording.shown(getattr(cluster, name)),
+            "leave it out",
+        )
+        for name, why in only.items()
+        if getattr(cluster, name) != type(cluster).model_fields[name].default
+    ]
+    if cluster.kind == "service" and cluster.ttl is not None:
+        found.append(
+            Problem(
+                "ttl",
+                "none for a service: it listens until it is destroyed",
+                repr(cluster.ttl),
+                "leave it out",
+            )
+        )
+    if cluster.kind == "job" and cluster.expose == "public":
+        found.append(
+            Problem("expose", "private for a job: nothing of it listens", "public", "leave it out")
+        )
+    return found
+
+
+def _workload(cluster: ClusterFields) -> list[Problem]:
+    """What is wrong with what runs, and with what a choice changes of it."""
+    found: list[Problem] = []
+    for index, item in enumerate(cluster.fallback):
+        if isinstance(item, Fallback) and item.override() is not None and cluster.workload is None:
+            found.append(
+                Problem(
+                    f"fallback[{index}]",
+                    "a workload to change",
+                    "none",
+                    "drop dtype, command and args, or declare a workload",
+                )
+            )
+    if cluster.rank == "job_cost" and (cluster.workload is None or cluster.workload.train is None):
+        found.append(
+            Problem(
+                "rank",
+                "workload.train, which says how much work it is",
+                "none",
+                "declare it, or rank by price",
+            )
+        )
+    if cluster.workload is None:
+        return found
+    try:
+        entries, broken = choices_of(cluster)
+    except SpecError:
+        return found
+    if broken:
+        return found
+    several = any(entry.nodes > 1 for entry in entries)
+    if cluster.ready == "running" and (several or cluster.expose == "token"):
+        told = "several nodes are told of each other" if several else "a service is told its token"
+        found.append(Problem("ready", f"checked: {told} by login", "running", "leave it out"))
+    return [
+        *found,
+        *workload_problems(
+            cluster.workload, cluster.kind, min((entry.gpu_count for entry in entries), default=1)
+        ),
+    ]
