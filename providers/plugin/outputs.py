@@ -29,30 +29,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 MAX_BYTES = 2_048
-PLACED = (
-    "status",
-    "detail",
-    "provider",
-    "region",
-    "zone",
-    "machine_type",
-    "gpu_type",
-    "gpu_count",
-    "nodes",
-    "capacity",
-    "price_usd_per_hour",
-    "price_as_of",
-    "price_source",
-    "attempts",
-    "ssh",
-    "endpoints",
-    "handles",
-    "launched_at",
-    "ends_at",
-    "generation",
-    "token",
-)
-"""What is unknown before the purchase."""
 _PLAIN = (
     "status",
     "provider",
@@ -66,6 +42,7 @@ _PLAIN = (
     "price_as_of",
     "price_source",
 )
+"""What stands in the record under the output's own name."""
 _NOTHING_LISTENS = "a rehearsal: nothing listens there"
 _TEXT_MAX = 110
 _LISTED_MAX = 8
@@ -127,11 +104,10 @@ def write(
 
 def unplaced(values: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs before the purchase: what depends on the place is unknown."""
-    return {
-        "schema": SCHEMA,
-        "world": values["world"],
-        **dict.fromkeys(PLACED, properties.UNKNOWN),
-    }
+    from providers.plugin.schema import CLUSTER_OUTPUTS
+
+    unknown = dict.fromkeys(CLUSTER_OUTPUTS.keys() - {"record"}, properties.UNKNOWN)
+    return unknown | {"schema": SCHEMA, "world": values["world"]}
 
 
 def struct(

@@ -18,31 +18,6 @@ from providers.resources.program import end_quietly, made_once
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-OUTPUTS = (
-    "schema",
-    "status",
-    "detail",
-    "provider",
-    "region",
-    "zone",
-    "machine_type",
-    "gpu_type",
-    "gpu_count",
-    "capacity",
-    "price_usd_per_hour",
-    "price_as_of",
-    "price_source",
-    "attempts",
-    "ssh",
-    "endpoints",
-    "handles",
-    "launched_at",
-    "ends_at",
-    "generation",
-    "token",
-)
-"""The outputs of a cluster that are no inputs; `plugin.schema` documents each."""
-
 
 class Ownership(pulumi.CustomResource):
     """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it
@@ -81,9 +56,10 @@ class GpuCluster(pulumi.CustomResource):
 
     The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain
     values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `plan` is what the plan of
-    this run came to, as a mapping (None where there was none).
+    this run came to, as a mapping (None where there was none). `plugin.schema` documents the outputs.
     """
 
+    schema: pulumi.Output[int]
     world: pulumi.Output[str]
     status: pulumi.Output[str]
     detail: pulumi.Output[str]
@@ -106,7 +82,6 @@ class GpuCluster(pulumi.CustomResource):
     ends_at: pulumi.Output[str]
     generation: pulumi.Output[str]
     token: pulumi.Output[str]
-    plan: pulumi.Output[dict[str, Any] | None]
 
     def __init__(
         self,
@@ -141,10 +116,10 @@ class GpuCluster(pulumi.CustomResource):
             props["max_spend"] = owner.limit_usd
         if managed_network is not None:
             props["network_links"] = managed_network.links
-        for output in (*OUTPUTS, "nodes"):
+        for output in GpuCluster.__annotations__:
             props.setdefault(output, None)
         super().__init__("gpu:index:Cluster", name, props, _delete_first(opts))
-        self.plan = pulumi.Output.from_input(
+        self.plan: pulumi.Output[dict[str, Any] | None] = pulumi.Output.from_input(
             cast(
                 "Any",
                 self._planned({"world": world, "settings": dict(found), "cluster": name, **spec}),

@@ -13,6 +13,7 @@ from providers.errors import AllFailed, Busy, GpusError, HalfMade, OutcomeUnknow
 from providers.model.machine import Handle
 from providers.plugin import outputs, siblings
 from providers.plugin import properties as wire
+from providers.plugin.schema import CLUSTER_OUTPUTS
 from tests.plugin.servicer_rig import (
     ID,
     INPUTS,
@@ -57,7 +58,7 @@ def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch) -> None:
     assert calls == []
     assert response.id == ""
     seen = wire.decode(response.properties)
-    assert seen.unknown == set(outputs.PLACED)
+    assert seen.unknown == set(CLUSTER_OUTPUTS) - {"schema", "world", "record"}
     assert seen.values["world"] == "rehearsal"
 
 
