@@ -34,15 +34,15 @@ PROGRAMS = {
 
 def log(one: Declared, number: int) -> str:
     """The end of what its machine of that number wrote. Raises GpusError where none was kept."""
-    text = kept(one.held, number)
+    text = kept(one.record, number)
     if text is not None:
         return text
-    if not 0 <= number < one.held.nodes:
+    if not 0 <= number < one.record.nodes:
         raise GpusError(
-            f"{one.held.cluster}: wanted the number of one of its {one.held.nodes} machines, from"
+            f"{one.record.cluster}: wanted the number of one of its {one.record.nodes} machines, from"
             f" 0, found {number}"
         )
-    if one.held.kind == "job":
+    if one.record.kind == "job":
         raise GpusError(
             f"{_is_over(one)}; what it wrote could not be kept then, or was bought from another"
             " machine"
@@ -54,16 +54,16 @@ def refuse(one: Declared, wanted: str) -> NoReturn:
     """Says why nobody logs in there any more, and what there is instead."""
     found = saved(one)
     instead = []
-    if kept(one.held, 0) is not None:
-        instead.append(f"`gpus logs {one.held.cluster}` shows the end of what it wrote")
+    if kept(one.record, 0) is not None:
+        instead.append(f"`gpus logs {one.record.cluster}` shows the end of what it wrote")
     if found is not None:
         instead.append(
-            f"`gpus cp {one.held.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in"
+            f"`gpus cp {one.record.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in"
             f" {found[1]}"
         )
-    if one.held.kind != "job":
+    if one.record.kind != "job":
         instead.append(one.again())
-    elif "job" in registry.manifests()[one.held.provider].capabilities.workload_kinds:
+    elif "job" in registry.manifests()[one.record.provider].capabilities.workload_kinds:
         instead.append("`on_done: keep` keeps the machine of the next one")
     raise GpusError("; ".join([f"{_is_over(one)}: wanted {wanted}, found no machine", *instead]))
 
@@ -92,13 +92,13 @@ def fetch(one: Declared, there: str, local: str) -> Path:
     path, bucket = found
     rest = _within(PurePosixPath(path), PurePosixPath(there))
     if rest is None:
-        name = one.held.cluster
+        name = one.record.cluster
         raise GpusError(
             f"{_is_over(one)}: wanted {there}, found that {path} alone was kept, in {bucket}: gpus"
             f" cp {name}:{path} {local}"
         )
     source = "/".join((bucket.rstrip("/"), *rest.parts))
-    if one.held.world == REHEARSAL:
+    if one.record.world == REHEARSAL:
         raise GpusError(
             f"{_is_over(one)}: a rehearsal's job is played, so it saved nothing; live, this copies"
             f" {source} to {local}"
@@ -134,10 +134,12 @@ def saved(one: Declared) -> tuple[str, str] | None:
     """
     from providers.workloads.launch.start_script import checkpoint
 
-    held = one.held
-    world = open_world(held.world)
+    record = one.record
+    world = open_world(record.world)
     try:
-        entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
+        entries = world.journal.orders(
+            record.world, record.owner, record.cluster, record.generation, EVERY
+        )
     finally:
         world.close()
     return next(
@@ -166,4 +168,4 @@ def _copying(source: str, target: Path, *, folder: bool) -> Sequence[str]:
 
 
 def _is_over(one: Declared) -> str:
-    return f"{one.held.cluster}: {one.told()}"
+    return f"{one.record.cluster}: {one.told()}"

@@ -47,7 +47,7 @@ class AsyncMachine:
     """What was provisioned. Methods take `node`, the number of the machine, where a cluster has
     several.
 
-    `held` is the full record: place, price, attempts. `process` is the id of the process that uses
+    `record` is the full record: place, price, attempts. `process` is the id of the process that uses
     it, None if nobody does. `stack` is the one that declares it, empty for what is ad hoc; `barred`
     says why it cannot be logged into from here.
     """
@@ -55,7 +55,7 @@ class AsyncMachine:
     def __init__(
         self,
         world: World,
-        held: ClusterRecord,
+        record: ClusterRecord,
         access: Access | None,
         probe: Probe | None,
         let_go: Callable[[], Awaitable[bool]],
@@ -65,9 +65,9 @@ class AsyncMachine:
         stack: str = "",
         barred: str = "",
     ) -> None:
-        self._world, self.held, self._access, self._probe, self._let_go, self._holder = (
+        self._world, self.record, self._access, self._probe, self._let_go, self._holder = (
             world,
-            held,
+            record,
             access,
             probe,
             let_go,
@@ -78,14 +78,14 @@ class AsyncMachine:
 
     def __repr__(self) -> str:
         return (
-            f"<{self.name}: {self.where} {self.gpu} {self.held.capacity} {self.status}"
+            f"<{self.name}: {self.where} {self.gpu} {self.record.capacity} {self.status}"
             f" ({self.world})>"
         )
 
     @property
     def name(self) -> str:
         """The name that `find` and `release` know it by."""
-        return self.held.cluster
+        return self.record.cluster
 
     @property
     def barred(self) -> str:
@@ -95,7 +95,7 @@ class AsyncMachine:
     @property
     def world(self) -> str:
         """`rehearsal` or `live`."""
-        return self.held.world
+        return self.record.world
 
     @property
     def opened(self) -> World:
@@ -105,22 +105,22 @@ class AsyncMachine:
     @property
     def status(self) -> str:
         """As last seen: `running`, or one of the other statuses of a cluster."""
-        return self.held.status
+        return self.record.status
 
     @property
     def where(self) -> str:
         """`gcp us-central1-a`."""
-        return f"{self.held.provider} {self.held.zone or self.held.region}".strip()
+        return f"{self.record.provider} {self.record.zone or self.record.region}".strip()
 
     @property
     def gpu(self) -> str:
         """`H100:8`, per machine."""
-        return f"{self.held.gpu_type}:{self.held.gpu_count}" if self.held.gpu_type else ""
+        return f"{self.record.gpu_type}:{self.record.gpu_count}" if self.record.gpu_type else ""
 
     @property
     def price_usd_per_hour(self) -> float | None:
         """All machines together, at launch; None when no source had a price."""
-        return None if self.held.micro_usd is None else usd(self.held.micro_usd)
+        return None if self.record.micro_usd is None else usd(self.record.micro_usd)
 
     @property
     def ssh(self) -> str:
@@ -132,16 +132,16 @@ class AsyncMachine:
         """True when it ends at its ttl, by its cloud or by a timer of its own; else only a release
         ends it.
         """
-        manifest = self._world.manifests.get(self.held.provider)
-        return bool(self.held.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
+        manifest = self._world.manifests.get(self.record.provider)
+        return bool(self.record.ends_at) and (manifest is None or manifest.capabilities.ends_at_ttl)
 
     async def adapter(self) -> Cloud:
         """The adapter of the account that it was bought in. Raises NotConfigured."""
-        return await home_of(self._world, self.held)
+        return await home_of(self._world, self.record)
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """The result of a blocking call of its cloud, made in the world's own threads."""
-        return await self._world.call(self.held.provider, function, *arguments)
+        return await self._world.call(self.record.provider, function, *arguments)
 
     def line(self, node: int = 0) -> Line:
         """The line to a machine. Raises GpusError when there is none from here."""
@@ -282,22 +282,22 @@ class AsyncMachine:
             self._holder = None
 
     def _cost(self) -> str:
-        seconds = self._world.clock.now() - self.held.launched_at
-        if not self.held.launched_at or seconds < 0:
+        seconds = self._world.clock.now() - self.record.launched_at
+        if not self.record.launched_at or seconds < 0:
             return ""
         hours = seconds / 3_600
         said = f"; it ran {seconds / 60:.0f} min"
         if self.world == REHEARSAL:
             return f"{said}, a rehearsal costs nothing"
-        if self.held.micro_usd is None:
+        if self.record.micro_usd is None:
             return f"{said}, at a price that is not known"
         return (
-            f"{said}, about ${self.held.micro_usd / 1e6 * hours:,.2f} at"
-            f" {per_hour(self.held.micro_usd)} ({self.held.price_as_of or 'no date'})"
+            f"{said}, about ${self.record.micro_usd / 1e6 * hours:,.2f} at"
+            f" {per_hour(self.record.micro_usd)} ({self.record.price_as_of or 'no date'})"
         )
 
     def _node(self, number: int) -> Node:
-        machines = self.held.machines
+        machines = self.record.machines
         if self.released:
             raise GpusError(f"{self.name}: it was released")
         if not 0 <= number < len(machines):
@@ -347,9 +347,9 @@ class AsyncMachine:
         while True:
             await pause(self._world, WATCH_S)
             if (
-                self.held.ends_at
+                self.record.ends_at
                 and not self.ends_itself
-                and self._world.clock.now() >= self.held.ends_at
+                and self._world.clock.now() >= self.record.ends_at
             ):
                 # Where no cloud keeps the ttl, this process does.
                 return "has reached its ttl"
@@ -374,7 +374,7 @@ class AsyncMachine:
         """
         node = self._node(number)
         if self._probe is not None:
-            found = await self._probe(node._replace(status=RUNNING), self.held)
+            found = await self._probe(node._replace(status=RUNNING), self.record)
             if found.stage in {"port-closed", "no-login", "no-address"}:
                 raise GpusError(
                     f"{self.name}: the connection to {node.name} was lost ({found}); the command"
@@ -384,11 +384,11 @@ class AsyncMachine:
 
 def described(machine: AsyncMachine) -> str:
     """`bench: gcp us-central1-a H100:1 spot $3.10/h, ends by itself ...`: what was had, in a line."""
-    held = machine.held
-    nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+    record = machine.record
+    nodes = f"{record.nodes} x " if record.nodes > 1 else ""
     label = f" [{LABEL}: no GPU, no cost]" if isinstance(machine._probe, StandInProbe) else ""  # noqa: SLF001 - the same module
-    price = per_hour(held.micro_usd) if held.micro_usd is not None else "at an unknown price"
-    return f"{machine.name}: {machine.where} {nodes}{machine.gpu} {held.capacity} {price}{label}"
+    price = per_hour(record.micro_usd) if record.micro_usd is not None else "at an unknown price"
+    return f"{machine.name}: {machine.where} {nodes}{machine.gpu} {record.capacity} {price}{label}"
 
 
 async def _answers(port: int) -> bool:

@@ -303,13 +303,16 @@ async def _rented(
     machine = await rentals.rent(world, spec, ssh_key, by_login=by_login)
     try:
         ends = (
-            f"; it ends by itself at {moment(machine.held.ends_at)}" if machine.ends_itself else ""
+            f"; it ends by itself at {moment(machine.record.ends_at)}"
+            if machine.ends_itself
+            else ""
         )
         world.report("info", f"{described(machine)}: ready{ends}; {machine.ssh}")
         if not machine.ends_itself:
             by_hand = f"if this process is killed, only `gpus release {spec.name}` ends it"
             world.report(
-                "warning", f"{spec.name}: {machine.held.provider} ends nothing at a ttl: {by_hand}"
+                "warning",
+                f"{spec.name}: {machine.record.provider} ends nothing at a ttl: {by_hand}",
             )
     except BaseException:
         # Nobody has it in hand yet.

@@ -67,20 +67,22 @@ async def rent(
     try:
         way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
         setup = spec.setup()._replace(ssh_public_key=way.key.public)
-        wanted = ClusterSpec(owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way))
-        held = await operations.create(world, wanted, uuid.uuid4().hex[:12])
-        if held.reasons:
-            await _undone(world, held)
-            raise GpusError(f"{spec.name}: {'; '.join(held.reasons)}; it was released")
+        cluster_spec = ClusterSpec(
+            owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way)
+        )
+        record = await operations.create(world, cluster_spec, uuid.uuid4().hex[:12])
+        if record.reasons:
+            await _undone(world, record)
+            raise GpusError(f"{spec.name}: {'; '.join(record.reasons)}; it was released")
     except BaseException:
         await _left_nothing(world, owner, spec.name)
         world.journal.drop(world.name, _use(owner), spec.name, holder)
         raise
     return AsyncMachine(
         world,
-        held,
+        record,
         way,
-        probe(world, way, pinned=True, account=account_of(world, held)),
+        probe(world, way, pinned=True, account=account_of(world, record)),
         lambda: let_go(world, spec.name),
         holder=(_use(owner), holder),
     )
@@ -101,32 +103,33 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
     ]
     clusters, *seen = await together(
         _parts(world, owner, name, lenient=True),
-        *(operations.read(world, held) for held in records),
+        *(operations.read(world, record) for record in records),
     )
     now = {
-        (held.cluster, held.generation): after for held, after in zip(records, seen, strict=True)
+        (record.cluster, record.generation): after
+        for record, after in zip(records, seen, strict=True)
     }
     for cluster_name, generations in clusters.items():
         for generation, part in generations.items():
             loose = part.record is None
-            held = (
+            record = (
                 _loose(world, owner, cluster_name, generation, part)
                 if loose
                 else now.get((cluster_name, generation))
             )
-            if held is None or (held.status == ENDED and not held.machines):
+            if record is None or (record.status == ENDED and not record.machines):
                 continue
             process = world.journal.holder(world.name, _use(owner), cluster_name)
             way = access.opened(world.name, cluster_name)
             look_at = (
                 None
                 if way is None
-                else probe(world, way, pinned=True, account=account_of(world, held))
+                else probe(world, way, pinned=True, account=account_of(world, record))
             )
             found.append(
                 AsyncMachine(
                     world,
-                    held,
+                    record,
                     way,
                     look_at,
                     lambda name=cluster_name: let_go(world, name),  # type: ignore[misc]
@@ -172,12 +175,12 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
         generations = (await _parts(world, owner, name, missed=missed)).get(name, {})
         for generation, part in generations.items():
             known[generation] = part.handles
-            held = part.record or _loose(world, owner, name, generation, part)
+            record = part.record or _loose(world, owner, name, generation, part)
             handles = (
-                *held.handles,
-                *(handle for handle in part.handles if handle not in held.handles),
+                *record.handles,
+                *(handle for handle in part.handles if handle not in record.handles),
             )
-            await operations.delete(world, held._replace(handles=handles))
+            await operations.delete(world, record._replace(handles=handles))
     except HalfMade as error:
         raise HalfMade(
             f"{error}; {again}", provider=error.provider, handles=error.handles
@@ -198,13 +201,13 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
     return bool(generations)
 
 
-async def _undone(world: World, held: ClusterRecord) -> None:
+async def _undone(world: World, record: ClusterRecord) -> None:
     """Gives back what was had but is not what was asked for."""
     try:
-        await operations.delete(world, held)
+        await operations.delete(world, record)
     except HalfMade as error:
         raise HalfMade(
-            f"{error}; {_again(world, held.cluster)}",
+            f"{error}; {_again(world, record.cluster)}",
             provider=error.provider,
             handles=error.handles,
         ) from error
@@ -314,8 +317,8 @@ async def _parts(
 
     for launch in world.journal.launches(world.name, owner, name):
         if launch.ended_at is None:
-            held = ClusterRecord.from_dict(launch.record)
-            add(launch.cluster, launch.generation, held, held.handles, None)
+            known = ClusterRecord.from_dict(launch.record)
+            add(launch.cluster, launch.generation, known, known.handles, None)
     for entry in world.journal.orders(world.name, owner, name or None, states=order_table.PENDING):
         add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
     try:
@@ -334,7 +337,7 @@ async def _parts(
 
 def _loose(world: World, owner: str, name: str, generation: str, part: _Part) -> ClusterRecord:
     """The record of what a run left that was cut short before it had one."""
-    held = ClusterRecord(
+    record = ClusterRecord(
         world.name,
         owner,
         name,
@@ -344,14 +347,14 @@ def _loose(world: World, owner: str, name: str, generation: str, part: _Part) ->
         handles=part.handles,
         machines=part.nodes,
     )
-    held = held._replace(
+    record = record._replace(
         reasons=("left by a run that was cut short, or still being bought",),
         nodes=max(1, len(part.nodes)),
     )
     if not part.nodes:
-        return held
+        return record
     first = part.nodes[0]
-    return held._replace(
+    return record._replace(
         status=first.status,
         provider=first.handle.provider,
         region=first.region,

@@ -55,7 +55,7 @@ class Declared(NamedTuple):
 
     project: str
     stack: str
-    held: ClusterRecord
+    record: ClusterRecord
     concluded: tuple[str, str] = ("", "")
     ended_at: float = 0.0
     latest_at: float = 0.0
@@ -70,29 +70,29 @@ class Declared(NamedTuple):
         """Micro US dollars an hour while it runs; None for what has ended, and where no source had
         a price.
         """
-        return None if self.is_over and not self.runs_on else self.held.micro_usd
+        return None if self.is_over and not self.runs_on else self.record.micro_usd
 
     def told(self) -> str:
         """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl`."""
         status, why = self.concluded
         return (
             f"its job is over ({why or status})"
-            if self.held.kind == "job"
+            if self.record.kind == "job"
             else f"it ended {why}".rstrip()
         )
 
     def again(self) -> str:
         """What brings a new one."""
         return (
-            f"change `run` of {self.held.cluster} in the stack's file and `pulumi up -s"
+            f"change `run` of {self.record.cluster} in the stack's file and `pulumi up -s"
             f" {self.stack}` for a new one"
         )
 
-    def record(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""
-        held = self.held
+        record = self.record
         out = {
-            name: getattr(held, name)
+            name: getattr(record, name)
             for name in (
                 "world",
                 "status",
@@ -106,20 +106,20 @@ class Declared(NamedTuple):
         }
         price = None if (micro_usd := self.per_hour()) is None else usd(micro_usd)
         more = {
-            "nodes": held.nodes,
-            "capacity": held.capacity,
+            "nodes": record.nodes,
+            "capacity": record.capacity,
             "price_usd_per_hour": price,
             "process": None,
-            "reasons": list(held.reasons),
+            "reasons": list(record.reasons),
         }
         moments = {
-            "launched_at": held.launched_at or None,
-            "ends_at": None if self.is_over else held.ends_at or None,
+            "launched_at": record.launched_at or None,
+            "ends_at": None if self.is_over else record.ends_at or None,
             "latest_at": None if self.is_over else self.latest_at or None,
             "ended_at": self.ended_at or None,
         }
         return {
-            "name": held.cluster,
+            "name": record.cluster,
             "stack": self.stack,
             "project": self.project,
             **out,
@@ -193,16 +193,16 @@ def _journaled(
                     and stack.rpartition("/")[2] in {"", of}
                 ):
                     status, why = launch.record.get("concluded") or ("", "")
-                    held = ClusterRecord.from_dict(launch.record)
-                    latest = _latest(opened_world, held)
-                    held = held._replace(status=status, detail=why) if status else held
-                    manifest = opened_world.manifests.get(held.provider)
+                    record = ClusterRecord.from_dict(launch.record)
+                    latest = _latest(opened_world, record)
+                    record = record._replace(status=status, detail=why) if status else record
+                    manifest = opened_world.manifests.get(record.provider)
                     left = launch.ended_at is None and runs_on(
-                        held, "" if manifest is None else manifest.programs.ends_itself
+                        record, "" if manifest is None else manifest.programs.ends_itself
                     )
                     found.append(
                         Declared(
-                            project, of, held, (status, why), launch.ended_at or 0.0, latest, left
+                            project, of, record, (status, why), launch.ended_at or 0.0, latest, left
                         )
                     )
         finally:
@@ -210,32 +210,34 @@ def _journaled(
     return tuple(found)
 
 
-def _latest(world: World, held: ClusterRecord) -> float:
+def _latest(world: World, record: ClusterRecord) -> float:
     """When a job of a provider's own ends at the latest, by what it was ordered with; 0 where its
     ttl says it, and otherwise. Reads the journal.
     """
-    manifest = world.manifests.get(held.provider)
+    manifest = world.manifests.get(record.provider)
     if (
-        held.kind != "job"
-        or held.ends_at
-        or not held.launched_at
+        record.kind != "job"
+        or record.ends_at
+        or not record.launched_at
         or manifest is None
         or manifest.limits.lasts_s is None
     ):
         return 0.0
-    entries = world.journal.orders(held.world, held.owner, held.cluster, held.generation, EVERY)
+    entries = world.journal.orders(
+        record.world, record.owner, record.cluster, record.generation, EVERY
+    )
     setup = next(
         (
             entry.order.setup
             for entry in reversed(entries)
-            if set(entry.handles) & set(held.handles)
+            if set(entry.handles) & set(record.handles)
         ),
         None,
     )
     return (
         0.0
         if setup is None
-        else held.launched_at + manifest.limits.lasts_s(dict(setup.options), setup.ttl_s)
+        else record.launched_at + manifest.limits.lasts_s(dict(setup.options), setup.ttl_s)
     )
 
 
@@ -247,7 +249,7 @@ async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncM
     """
     one = _only(known(world, stack, name), name, world, stack)
     # Its account stands in its record; other settings are not needed to reach it.
-    there_is = open_world(one.held.world)
+    there_is = open_world(one.record.world)
     try:
         return await _looked_at(there_is, one)
     except BaseException:
@@ -263,14 +265,17 @@ def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -
         )
     )
     if not found:
-        every = ", ".join(f"{each.held.cluster} ({each.stack})" for each in known(world)) or "none"
+        every = (
+            ", ".join(f"{each.record.cluster} ({each.stack})" for each in known(world)) or "none"
+        )
         raise GpusError(
             f"wanted a cluster named {name!r} {there}".rstrip()
             + f", found none that was placed from this machine; there are: {every}"
         )
     if len(found) > 1:
         places = ", ".join(
-            f"-s {each.stack} --world {each.held.world} (project {each.project})" for each in found
+            f"-s {each.stack} --world {each.record.world} (project {each.project})"
+            for each in found
         )
         raise GpusError(
             f"{name}: wanted one, found {len(found)}: {places}; say which, with -s STACK and"
@@ -280,43 +285,53 @@ def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -
 
 
 async def _looked_at(world: World, one: Declared) -> AsyncMachine:
-    adapter = await home_of(world, one.held)
-    held = with_status(
-        one.held,
-        await repeated(world, adapter.name, adapter.observe, one.held.handles),
+    adapter = await home_of(world, one.record)
+    record = with_status(
+        one.record,
+        await repeated(world, adapter.name, adapter.observe, one.record.handles),
         world.clock.now(),
     )
-    if held is not None and held.status == ENDED and not held.machines and held.kind != "job":
+    if (
+        record is not None
+        and record.status == ENDED
+        and not record.machines
+        and record.kind != "job"
+    ):
         now = world.clock.now()
         one = one._replace(
-            concluded=(ENDED, why_ended(held, held.detail, now, world.journal.ended_why(held)))
+            concluded=(
+                ENDED,
+                why_ended(record, record.detail, now, world.journal.ended_why(record)),
+            )
         )
         raise GpusError(
-            f"{held.cluster}: wanted its machines, found none: {one.told()}; {one.again()}"
+            f"{record.cluster}: wanted its machines, found none: {one.told()}; {one.again()}"
         )
-    if held is None or not held.machines:
+    if record is None or not record.machines:
         raise GpusError(
-            f"{one.held.cluster}: wanted its machines, found that they are gone; pulumi up -s"
+            f"{one.record.cluster}: wanted its machines, found that they are gone; pulumi up -s"
             f" {one.stack} places it anew"
         )
     told = (
-        f"{one.told()} and its machine is {held.status}" if one.is_over else f"it is {held.status}"
+        f"{one.told()} and its machine is {record.status}"
+        if one.is_over
+        else f"it is {record.status}"
     )
-    way = told if held.status not in {*HEALTHY, DEGRADED} else access.connection(world, held)
+    way = told if record.status not in {*HEALTHY, DEGRADED} else access.connection(world, record)
 
     async def ends() -> bool:
-        raise GpusError(f"{held.cluster}: it is declared: pulumi destroy -s {one.stack} ends it")
+        raise GpusError(f"{record.cluster}: it is declared: pulumi destroy -s {one.stack} ends it")
 
     if isinstance(way, str):
-        return AsyncMachine(world, held, None, None, ends, stack=one.stack, barred=way)
+        return AsyncMachine(world, record, None, None, ends, stack=one.stack, barred=way)
     if world.name == REHEARSAL and not all(
         (way.line(node).folder / "bin").is_dir()  # type: ignore[union-attr]
-        for node in held.machines
+        for node in record.machines
     ):
         # Nobody has looked into it before: a look furnishes its stand-ins.
-        for node in held.machines:
-            await way(node, held)
-    return AsyncMachine(world, held, None, way, ends, stack=one.stack)
+        for node in record.machines:
+            await way(node, record)
+    return AsyncMachine(world, record, None, way, ends, stack=one.stack)
 
 
 def only_job(world: str | None = None, stack: str = "") -> str:
@@ -327,7 +342,7 @@ def only_job(world: str | None = None, stack: str = "") -> str:
         *known(world, stack),
         *_journaled(world, stack, "", lambda journal, of: journal.conclusions(of)),
     )
-    jobs = list(dict.fromkeys(each.held.cluster for each in found if each.held.kind == "job"))
+    jobs = list(dict.fromkeys(each.record.cluster for each in found if each.record.kind == "job"))
     if len(jobs) != 1:
         raise GpusError(
             "wanted one job to wait for, found"
@@ -349,31 +364,33 @@ async def finished_job(
     from providers.engine.readiness import workload
 
     one = over(name, world, stack) or _only(known(world, stack, name), name, world, stack)
-    if one.held.kind != "job":
+    if one.record.kind != "job":
         raise GpusError(
-            f"{name}: wanted a job, found a {one.held.kind}: nothing of it ends by itself"
+            f"{name}: wanted a job, found a {one.record.kind}: nothing of it ends by itself"
         )
     if one.concluded[0]:
         return _code(*one.concluded)
-    there = open_world(one.held.world)
+    there = open_world(one.record.world)
     try:
-        adapter = await home_of(there, one.held)
+        adapter = await home_of(there, one.record)
         began = there.clock.now()
         while True:
-            held = with_status(
-                one.held, await workload.observed(there, adapter, one.held), there.clock.now()
+            record = with_status(
+                one.record, await workload.observed(there, adapter, one.record), there.clock.now()
             )
-            if held is None:
+            if record is None:
                 raise GpusError(
                     f"{name}: wanted its end, found that its machines are gone; pulumi up -s"
                     f" {one.stack} places it anew"
                 )
-            if held.status in {ENDED, FAILED}:
-                worst = next((node for node in held.machines if node.status == held.status), None)
-                return _code(held.status, worst.detail if worst is not None else LIMIT)
+            if record.status in {ENDED, FAILED}:
+                worst = next(
+                    (node for node in record.machines if node.status == record.status), None
+                )
+                return _code(record.status, worst.detail if worst is not None else LIMIT)
             if timeout_s is not None and there.clock.now() - began >= timeout_s:
                 raise GpusError(
-                    f"{name}: wanted its end within {timeout_s:.0f}s, found it {held.status}"
+                    f"{name}: wanted its end within {timeout_s:.0f}s, found it {record.status}"
                 )
             await there.clock.sleep(LOOK_EVERY_S)
     finally:
@@ -396,31 +413,31 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
     """What a machine wrote while it started: as its cloud keeps it, else from the machine's own
     journal over ssh. Raises GpusError.
     """
-    held = machine.held
-    if not 0 <= number < len(held.machines):
+    record = machine.record
+    if not 0 <= number < len(record.machines):
         raise GpusError(
-            f"{machine.name}: wanted the number of one of its {len(held.machines)} machines, from"
+            f"{machine.name}: wanted the number of one of its {len(record.machines)} machines, from"
             f" 0, found {number}"
         )
-    node = held.machines[number]
+    node = record.machines[number]
     adapter = await machine.adapter()
     if adapter.logs:
         return await machine.call(adapter.log, node.handle)
-    if node.login and held.world == REHEARSAL:
+    if node.login and record.world == REHEARSAL:
         live = node.login.replace(node.handle.native_id, "JOB")
         raise GpusError(
-            f"{machine.name}: a rehearsed job is played and wrote no log; live, {held.provider}"
+            f"{machine.name}: a rehearsed job is played and wrote no log; live, {record.provider}"
             f" keeps it, and this shows it: {live}"
         )
     if node.login:
         raise GpusError(
-            f"{machine.name}: {held.provider} keeps the log itself; to see it: {node.login}"
+            f"{machine.name}: {record.provider} keeps the log itself; to see it: {node.login}"
         )
     line = machine.line(number)
     if line.stand_in:
         return f"{LABEL} {node.name}: nothing boots here"
     code, output, errors = await finished(
-        line.command(f"cat {ROOT}/log" if works(held) else _START_UP)
+        line.command(f"cat {ROOT}/log" if works(record) else _START_UP)
     )
     if code != 0:
         why = next(
@@ -428,7 +445,7 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
             f"ended with {code}",
         )
         raise GpusError(
-            f"{machine.name}: wanted the log of its start, found none: {held.provider} keeps none,"
+            f"{machine.name}: wanted the log of its start, found none: {record.provider} keeps none,"
             f" and on the machine: {why[:160]}"
         )
     return output

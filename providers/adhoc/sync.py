@@ -141,9 +141,9 @@ class Machine:
         return repr(self.inner)
 
     @property
-    def held(self) -> ClusterRecord:
+    def record(self) -> ClusterRecord:
         """The full record: place, price, attempts, machines."""
-        return self.inner.held
+        return self.inner.record
 
     @property
     def name(self) -> str:

@@ -350,9 +350,9 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
     from providers.adhoc.sync import portal
     from providers.workloads.launch.start_script import script
 
-    held = machine.held
-    made = program(overlay, held.gpu_type, held.gpu_count)
-    manifest = machine.inner.opened.manifests.get(held.provider)
+    record = machine.record
+    made = program(overlay, record.gpu_type, record.gpu_count)
+    manifest = machine.inner.opened.manifests.get(record.provider)
     inside = manifest is not None and manifest.programs.runs is not None
     text = script(made, inside=inside)
     if inside and overlay.spec.secrets:
@@ -422,7 +422,7 @@ async def _played(machine: AsyncMachine, made: Program, text: str, command: Sequ
     from providers.engine.readiness import workload
     from providers.rehearsal.store import open_store
 
-    node, world = machine.held.machines[0], machine.opened
+    node, world = machine.record.machines[0], machine.opened
     open_store().set_work(node.handle.native_id, text)
     adapter = await machine.adapter()
     _say(f"{machine.name}: a {LABEL}: its course is played, nothing of it runs")

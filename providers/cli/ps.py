@@ -36,32 +36,32 @@ def ps(options: argparse.Namespace) -> int:
 
         print(
             json.dumps(
-                [*(_record(machine) for machine in found), *(each.record() for each in stacks)]
+                [*(_record(machine) for machine in found), *(each.as_json() for each in stacks)]
             )
         )
         return OK
     if stacks:
         rows = [("name", "stack", "world", "status", "where", "GPU", "capacity", "$/h", "ends")]
         for each in stacks:
-            held = each.held
-            nodes = f"{held.nodes} x " if held.nodes > 1 else ""
-            where = f"{held.provider} {held.zone or held.region}".strip()
+            record = each.record
+            nodes = f"{record.nodes} x " if record.nodes > 1 else ""
+            where = f"{record.provider} {record.zone or record.region}".strip()
             price = (
                 ""
                 if (micro_usd := each.per_hour()) is None
                 else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
             )
             ends = _ends(each)
-            gpu = f"{nodes}{held.gpu_type}:{held.gpu_count}"
+            gpu = f"{nodes}{record.gpu_type}:{record.gpu_count}"
             rows.append(
                 (
-                    held.cluster,
+                    record.cluster,
                     each.stack,
-                    held.world,
-                    held.status,
+                    record.world,
+                    record.status,
                     where,
                     gpu,
-                    held.capacity,
+                    record.capacity,
                     price,
                     ends,
                 )
@@ -78,21 +78,21 @@ def ps(options: argparse.Namespace) -> int:
         return OK
     rows = [("name", "world", "status", "where", "GPU", "capacity", "$/h", "used by", "ends")]
     for machine in found:
-        held = machine.held
+        record = machine.record
         price = (
             ""
-            if held.micro_usd is None
-            else per_hour(held.micro_usd).removeprefix("$").removesuffix("/h")
+            if record.micro_usd is None
+            else per_hour(record.micro_usd).removeprefix("$").removesuffix("/h")
         )
         who = f"process {machine.process}" if machine.process else "nobody"
-        nodes = f"{held.nodes} x " if held.nodes > 1 else ""
+        nodes = f"{record.nodes} x " if record.nodes > 1 else ""
         # Without a moment it is of a purchase that was cut short: whether anything ends it is not
         # known here.
         ends = (
-            moment(held.ends_at)
+            moment(record.ends_at)
             if machine.inner.ends_itself
             else "by release only"
-            if held.ends_at
+            if record.ends_at
             else "not known"
         )
         rows.append(
@@ -102,7 +102,7 @@ def ps(options: argparse.Namespace) -> int:
                 machine.status,
                 machine.where,
                 f"{nodes}{machine.gpu}",
-                held.capacity,
+                record.capacity,
                 price,
                 who,
                 ends,
@@ -136,13 +136,13 @@ def _ends(one: stack_clusters.Declared) -> str:
     if one.runs_on:
         return (
             "its job is over: by destroy only"
-            if dict(one.held.applied).get(ON_DONE) == KEEP
+            if dict(one.record.applied).get(ON_DONE) == KEEP
             else "its job is over: by the next `up`"
         )
     if one.is_over:
         return f"ended before {moment(one.ended_at)}" if one.ended_at else "ended"
-    if one.held.ends_at:
-        return moment(one.held.ends_at)
+    if one.record.ends_at:
+        return moment(one.record.ends_at)
     return f"{moment(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
 
 
@@ -155,23 +155,23 @@ def _aligned(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _record(machine: Machine) -> dict[str, Any]:
-    held = machine.held
+    record = machine.record
     return {
         "name": machine.name,
         "stack": None,
         "world": machine.world,
         "status": machine.status,
-        "provider": held.provider,
-        "region": held.region,
-        "zone": held.zone,
-        "machine_type": held.machine_type,
-        "gpu_type": held.gpu_type,
-        "gpu_count": held.gpu_count,
-        "nodes": held.nodes,
-        "capacity": held.capacity,
+        "provider": record.provider,
+        "region": record.region,
+        "zone": record.zone,
+        "machine_type": record.machine_type,
+        "gpu_type": record.gpu_type,
+        "gpu_count": record.gpu_count,
+        "nodes": record.nodes,
+        "capacity": record.capacity,
         "price_usd_per_hour": machine.price_usd_per_hour,
-        "launched_at": held.launched_at or None,
-        "ends_at": held.ends_at or None,
+        "launched_at": record.launched_at or None,
+        "ends_at": record.ends_at or None,
         "process": machine.process,
-        "reasons": list(held.reasons),
+        "reasons": list(record.reasons),
     }

@@ -298,10 +298,10 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
                     if _is_settings(each) and each not in settings
                 ]
             elif resource.get("type") == _CLUSTER and len(rest) == 3:
-                held = outputs.read(str(resource["id"]), found)
-                owners.setdefault(held.owner, name)
-                generations[held.owner, held.cluster, held.generation] = name
-                handles.update(dict.fromkeys((*held.handles, *held.leftovers), name))
+                record = outputs.read(str(resource["id"]), found)
+                owners.setdefault(record.owner, name)
+                generations[record.owner, record.cluster, record.generation] = name
+                handles.update(dict.fromkeys((*record.handles, *record.leftovers), name))
         for operation in deployment.get("pending_operations") or ():
             resource = operation.get("resource") or {}
             inputs = resource.get("inputs") or {}

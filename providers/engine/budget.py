@@ -127,16 +127,16 @@ def bounds(name: str) -> tuple[float, float]:
     )
 
 
-def spell_of(held: ClusterRecord) -> Charge:
+def spell_of(record: ClusterRecord) -> Charge:
     """The spell of what is held and runs."""
     return Charge(
-        held.cluster,
-        held.generation,
-        held.provider,
-        held.micro_usd,
-        held.launched_at,
+        record.cluster,
+        record.generation,
+        record.provider,
+        record.micro_usd,
+        record.launched_at,
         0.0,
-        held.ends_at,
+        record.ends_at,
     )
 
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from providers.remote.probe import Probe
 
 
-def limit_of(wanted: ClusterSpec, candidate: Candidate) -> int | None:
+def limit_of(spec: ClusterSpec, candidate: Candidate) -> int | None:
     """How long what is bought may live by the declaration, in seconds; None for no limit."""
-    own = wanted.ask.entries[candidate.entry].ttl_s
-    return wanted.setup.ttl_s if own is None else own
+    own = spec.ask.entries[candidate.entry].ttl_s
+    return spec.setup.ttl_s if own is None else own
 
 
-def ttl(wanted: ClusterSpec, entry: int) -> int | None:
+def ttl(spec: ClusterSpec, entry: int) -> int | None:
     """The time limit of that entry, in seconds; None for none."""
-    own = wanted.ask.entries[entry].ttl_s if 0 <= entry < len(wanted.ask.entries) else None
-    return wanted.setup.ttl_s if own is None else own
+    own = spec.ask.entries[entry].ttl_s if 0 <= entry < len(spec.ask.entries) else None
+    return spec.setup.ttl_s if own is None else own
 
 
 class ClusterSpec(NamedTuple):

@@ -233,10 +233,10 @@ def all_failed(
     return AllFailed("\n".join(lines), attempts, refusals)
 
 
-def why_ended(held: ClusterRecord, detail: str, now: float, idle: str = "") -> str:
+def why_ended(record: ClusterRecord, detail: str, now: float, idle: str = "") -> str:
     """`at 2026-11-29 08:29 UTC by its ttl`, or what the cloud said, with the moment it was seen.
     `idle`: it was ended on purpose, for that.
     """
-    if held.ends_at and now >= held.ends_at - ENDS_SLACK_S and not idle:
-        return f"at {moment(min(held.ends_at, now))} by its ttl"
+    if record.ends_at and now >= record.ends_at - ENDS_SLACK_S and not idle:
+        return f"at {moment(min(record.ends_at, now))} by its ttl"
     return f"({idle or detail or 'by its own limit'}), seen at {moment(now)}"

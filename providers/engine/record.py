@@ -218,44 +218,44 @@ def healthy(kind: str) -> tuple[str, ...]:
     return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
 
 
-def works(held: ClusterRecord) -> bool:
+def works(record: ClusterRecord) -> bool:
     """True where a start-up script of ours runs what it is for."""
-    return bool(dict(held.applied).get(WORK))
+    return bool(dict(record.applied).get(WORK))
 
 
-def finished(held: ClusterRecord) -> bool:
+def finished(record: ClusterRecord) -> bool:
     """True for a job that has ended, well or not."""
-    return held.kind == "job" and held.status in DONE
+    return record.kind == "job" and record.status in DONE
 
 
-def kept_stopped(held: ClusterRecord) -> bool:
+def kept_stopped(record: ClusterRecord) -> bool:
     """True when its machines were stopped because the declaration said so."""
-    return bool(dict(held.applied).get("state"))
+    return bool(dict(record.applied).get("state"))
 
 
-def to_release(held: ClusterRecord) -> bool:
+def to_release(record: ClusterRecord) -> bool:
     """True for a job's machines that are still there though it is done, and need not stay."""
     return (
-        finished(held)
-        and works(held)
-        and bool(held.machines)
-        and dict(held.applied).get(ON_DONE) == RELEASE
+        finished(record)
+        and works(record)
+        and bool(record.machines)
+        and dict(record.applied).get(ON_DONE) == RELEASE
     )
 
 
-def runs_on(held: ClusterRecord, ends_itself: str) -> bool:
+def runs_on(record: ClusterRecord, ends_itself: str) -> bool:
     """True for a job that is over while its machines cost what they did: they are kept, their cloud
     has no way to end itself from inside (`Programs.ends_itself`), or what the job saved last did
     not arrive.
     """
     from providers.workloads.launch.start_script import UNSAVED
 
-    if not (finished(held) and works(held)):
+    if not (finished(record) and works(record)):
         return False
     return (
-        dict(held.applied).get(ON_DONE) != RELEASE
+        dict(record.applied).get(ON_DONE) != RELEASE
         or not ends_itself
-        or held.detail == f"exit code {UNSAVED}"
+        or record.detail == f"exit code {UNSAVED}"
     )
 
 

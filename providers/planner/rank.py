@@ -75,7 +75,10 @@ def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]
 
 
 def prefers(
-    ask: Ask, held: Ranked, other: Ranked, fits: Callable[[Choice, str, int], Fitting] | None = None
+    ask: Ask,
+    current: Ranked,
+    other: Ranked,
+    fits: Callable[[Choice, str, int], Fitting] | None = None,
 ) -> bool:
     """Whether the declaration prefers the other to what runs: an earlier choice where choices rank,
     else a better figure.
@@ -84,8 +87,8 @@ def prefers(
     move. What is unknown is never better. `fits` as in a plan's terms, for the hours of a job.
     """
     if ask.rank not in (PRICE, PERFORMANCE, JOB_COST):
-        return other.entry < held.entry
-    now, then = _worth(ask, held, fits), _worth(ask, other, fits)
+        return other.entry < current.entry
+    now, then = _worth(ask, current, fits), _worth(ask, other, fits)
     return now is not None and then is not None and then > now
 
 

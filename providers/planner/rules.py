@@ -283,8 +283,8 @@ def unkept(ask: Ask, skills: Capabilities) -> str:
             f"{skills.provider}'s machines have no identity for {scheme}://; from there:"
             f" {others}{', volume:NAME' if skills.volumes else ''}"
         )
-    held = dict(ask.secrets)
-    missing = [name for name in KEYS if skills.provider not in held.get(name, ())]
+    given = dict(ask.secrets)
+    missing = [name for name in KEYS if skills.provider not in given.get(name, ())]
     return (
         f"{scheme}:// is reached from {skills.provider} with keys alone: {' and '.join(missing)}"
         " under secrets"

@@ -112,10 +112,10 @@ class Budgets:
         if budget is None or not plan.candidates:
             return ""
         now, name = world.clock.now(), str(values.get("cluster"))
-        wanted = ClusterSpec("", name, ask, setup, "", budget=budget)
-        allowed = affordable(world, wanted, plan)
+        spec = ClusterSpec("", name, ask, setup, "", budget=budget)
+        allowed = affordable(world, spec, plan)
         best = next(candidate for candidate in plan.candidates if allowed(candidate))
-        limit_s = desired.limit_of(wanted, best)
+        limit_s = desired.limit_of(spec, best)
         text = budget.line(best.micro_usd, limit_s, now, name)
         budget.reserve(name, spending.cost_of(best.micro_usd, limit_s, now) or 0)
         return text
@@ -140,9 +140,9 @@ async def settled(
         return found
 
 
-async def remembered(world: World, held: ClusterRecord) -> None:
+async def remembered(world: World, record: ClusterRecord) -> None:
     """Keeps what a state names and another machine bought, so that its cost is known here even
     after it has gone.
     """
-    if held.launched_at and held.handles and held.status in COSTS:
-        await asyncio.to_thread(world.journal.remember, held)
+    if record.launched_at and record.handles and record.status in COSTS:
+        await asyncio.to_thread(world.journal.remember, record)

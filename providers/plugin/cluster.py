@@ -94,11 +94,11 @@ class Clusters:
             from providers.engine.market import host_fit
             from providers.planner.check import satisfied as still
 
-            wanted = ask()
-            index = still(wanted, record)
+            asked = ask()
+            index = still(asked, record)
             if index is None:
                 return ""
-            return host_fit.outgrown(wanted, wanted.entries[index], record, registry.manifests())
+            return host_fit.outgrown(asked, asked.entries[index], record, registry.manifests())
 
         verdict = diff.cluster(
             old, new, record, satisfied, _changed_in_place(record, old, new), outgrown
@@ -124,8 +124,8 @@ class Clusters:
         """(id, outputs); at preview no id, and outputs as far as they are known."""
         values = decode(request.properties).values
         if values.get("state") == "stopped":
-            wanted = "running, for machines that are not there yet"
-            raise SpecError([Problem("state", wanted, "stopped", "none is bought to be stopped")])
+            asked = "running, for machines that are not there yet"
+            raise SpecError([Problem("state", asked, "stopped", "none is bought to be stopped")])
         if request.preview:
             try:
                 await self.plans.before_create(request.urn, values)
@@ -134,7 +134,7 @@ class Clusters:
             return "", encode(outputs.unplaced(values))
         from providers.plugin import inputs
 
-        spec = inputs.wanted(values)
+        spec = inputs.cluster_spec_of(values)
         self._session.begun.begin(spec.cluster)
         generation = new_token()
 
@@ -236,7 +236,7 @@ class Clusters:
             return request.olds
         from providers.plugin import inputs
 
-        spec = inputs.wanted(values)
+        spec = inputs.cluster_spec_of(values)
         record = outputs.read(request.id, state)
         self._session.begun.begin(spec.cluster)
         reclaims = previous.get("reclaim") != values.get("reclaim")

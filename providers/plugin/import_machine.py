@@ -39,9 +39,9 @@ async def find(world: World, text: str) -> ClusterRecord:
     from providers.engine import messages, operations
 
     if text.count("/") == 2:
-        held = from_journal(world, *text.split("/"))
-        if held is not None:
-            return _free(world, held)
+        record = from_journal(world, *text.split("/"))
+        if record is not None:
+            return _free(world, record)
     head, colon, tail = text.partition(":")
     named = colon and head in world.manifests
     refusals: list[str] = []
@@ -60,17 +60,17 @@ async def find(world: World, text: str) -> ClusterRecord:
     )
 
 
-def _free(world: World, held: ClusterRecord) -> ClusterRecord:
+def _free(world: World, record: ClusterRecord) -> ClusterRecord:
     """The same record, if no state has named its machines since its owner's last look; two
     resources for one machine would delete each other's.
     """
     if not world.has_journal:
-        return held
-    ids = {handle.native_id for handle in held.handles}
+        return record
+    ids = {handle.native_id for handle in record.handles}
     for launch in world.journal.launches(world.name):
         if (
             launch.ended_at is not None
-            or launch.provider != held.provider
+            or launch.provider != record.provider
             or not ids & {*launch.native_ids}
         ):
             continue
@@ -81,7 +81,7 @@ def _free(world: World, held: ClusterRecord) -> ClusterRecord:
                 f" cluster {launch.cluster} of one (owner {launch.owner}); nothing is imported. If"
                 " that state is lost, run `pulumi refresh --yes` in the stack, then import it"
             )
-    return held
+    return record
 
 
 def from_journal(world: World, owner: str, name: str, generation: str) -> ClusterRecord | None:
@@ -94,22 +94,22 @@ def from_journal(world: World, owner: str, name: str, generation: str) -> Cluste
     return None
 
 
-def inputs_of(held: ClusterRecord) -> dict[str, Any]:
+def inputs_of(record: ClusterRecord) -> dict[str, Any]:
     """Inputs that declare exactly this."""
     values: dict[str, Any] = {
-        "world": held.world,
-        "owner": held.owner,
-        "cluster": held.cluster,
-        "gpu": f"{held.gpu_type}:{held.gpu_count}",
-        "providers": [held.provider],
-        "regions": [held.region],
+        "world": record.world,
+        "owner": record.owner,
+        "cluster": record.cluster,
+        "gpu": f"{record.gpu_type}:{record.gpu_count}",
+        "providers": [record.provider],
+        "regions": [record.region],
     }
-    if held.nodes > 1:
-        values["nodes"] = held.nodes
-    if held.kind != "machine":
-        values["kind"] = held.kind
-    if held.capacity != "on-demand":
+    if record.nodes > 1:
+        values["nodes"] = record.nodes
+    if record.kind != "machine":
+        values["kind"] = record.kind
+    if record.capacity != "on-demand":
         values["capacity"] = [
-            f"reservation({held.reservation})" if held.reservation else held.capacity
+            f"reservation({record.reservation})" if record.reservation else record.capacity
         ]
     return values

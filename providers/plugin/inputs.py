@@ -200,7 +200,7 @@ def spec_of(values: Mapping[str, Any]) -> Cluster:
     )
 
 
-def wanted(values: Mapping[str, Any]) -> ClusterSpec:
+def cluster_spec_of(values: Mapping[str, Any]) -> ClusterSpec:
     """What the engine is to get, of canonical inputs that are all known."""
     from providers.engine.desired import ClusterSpec
 

@@ -194,7 +194,7 @@ class Bench:
         chosen = candidates or self.candidates(nodes=nodes)[:1]
         return Order(mark, token, chosen, names, self.harness.setup._replace(ttl_s=ttl_s), wait_s)
 
-    def wanted(
+    def spec(
         self,
         ask: Ask | None = None,
         *,

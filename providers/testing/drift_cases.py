@@ -42,7 +42,7 @@ def a_property_that_is_not_reported_is_no_drift(bench: Bench) -> None:
     """What was bought is what every look finds; a property that the cloud leaves out once is
     unknown, and changes nothing.
     """
-    held = _created(bench)
+    record = _created(bench)
     world = bench.another_world()
     adapter = world.adapter(bench.name)
     plain = adapter.observe
@@ -54,28 +54,28 @@ def a_property_that_is_not_reported_is_no_drift(bench: Bench) -> None:
             return [node._replace(**nothing) for node in plain(handles)]
 
         adapter.observe = observe  # type: ignore[method-assign]
-        seen = bench.run(operations.read(world, held))
+        seen = bench.run(operations.read(world, record))
         assert seen is not None, f"without {name}: wanted it seen, found it gone"
         assert (seen.bought, seen.status, seen.reasons) == (
             (),
             RUNNING,
             (),
         ), f"without {name}: wanted no drift, found {seen.bought} {seen.reasons}"
-        assert [getattr(seen, each) for each in SHAPE] == [getattr(held, each) for each in SHAPE]
+        assert [getattr(seen, each) for each in SHAPE] == [getattr(record, each) for each in SHAPE]
     adapter.observe = plain  # type: ignore[method-assign]
-    bench.run(operations.delete(world, held))
+    bench.run(operations.delete(world, record))
 
 
 def an_edited_machine_is_a_drift_of_just_that(bench: Bench) -> None:
     """A machine that somebody made another one: the next look tells exactly what differs, in
     outputs and in a line, and does nothing about it.
     """
-    held = _created(bench)
-    seen = _edited(bench, held)
+    record = _created(bench)
+    seen = _edited(bench, record)
     assert bench.said[-1].startswith("warning: "), bench.said[-1]
     for name, value in bench.harness.edited.items():
-        assert f"{name}: {getattr(held, name)} -> {value}" in seen.detail, seen.detail
-        assert f"{name}: {getattr(held, name)} -> {value}" in bench.said[-1], bench.said[-1]
+        assert f"{name}: {getattr(record, name)} -> {value}" in seen.detail, seen.detail
+        assert f"{name}: {getattr(record, name)} -> {value}" in bench.said[-1], bench.said[-1]
     again = bench.run(operations.read(bench.another_world(), seen))
     assert again is not None, "wanted it seen again, found it gone"
     assert (again.bought, again.micro_usd) == (
@@ -90,17 +90,17 @@ def an_edited_machine_is_replaced(bench: Bench) -> None:
     """What no longer is what was declared is released, confirmed, and placed anew: one machine, as
     declared.
     """
-    held = _created(bench)
-    seen = _edited(bench, held)
-    after = bench.run(operations.update(bench.world, seen, bench.wanted()))
+    record = _created(bench)
+    seen = _edited(bench, record)
+    after = bench.run(operations.update(bench.world, seen, bench.spec()))
     bench.exist(1, "replaced")
     assert (after.status, after.reasons, after.bought) == (
         RUNNING,
         (),
         (),
     ), f"wanted it whole, found {after.status} {after.reasons}"
-    assert after.handles != held.handles, "wanted another machine"
-    assert (after.gpu_type, after.gpu_count) == (held.gpu_type, held.gpu_count)
+    assert after.handles != record.handles, "wanted another machine"
+    assert (after.gpu_type, after.gpu_count) == (record.gpu_type, record.gpu_count)
     assert after.micro_usd, "wanted its price"
     bench.run(operations.delete(bench.world, after))
 
@@ -109,9 +109,9 @@ def an_edited_machine_is_only_reported(bench: Bench) -> None:
     """With `on_loss: report` it stays as it is, an update sends nothing, and the difference goes on
     being told.
     """
-    held = _created(bench)
-    seen = _edited(bench, held, REPORT)
-    wanted = bench.wanted()
+    record = _created(bench)
+    seen = _edited(bench, record, REPORT)
+    wanted = bench.spec()
     before = len(bench.store.mutations())
     after = bench.run(
         operations.update(
@@ -119,21 +119,21 @@ def an_edited_machine_is_only_reported(bench: Bench) -> None:
         )
     )
     assert before == len(bench.store.mutations()), "wanted nothing changed"
-    assert (after.handles, after.bought, after.reasons) == (held.handles, seen.bought, ())
+    assert (after.handles, after.bought, after.reasons) == (record.handles, seen.bought, ())
     bench.run(operations.delete(bench.world, after))
 
 
 def _created(bench: Bench) -> ClusterRecord:
-    held = bench.run(operations.create(bench.world, bench.wanted(), GENERATION))
-    assert (held.status, held.reasons, held.bought) == (
+    record = bench.run(operations.create(bench.world, bench.spec(), GENERATION))
+    assert (record.status, record.reasons, record.bought) == (
         RUNNING,
         (),
         (),
-    ), f"wanted a cluster that is whole, found {held.status} {held.reasons}"
-    return held
+    ), f"wanted a cluster that is whole, found {record.status} {record.reasons}"
+    return record
 
 
-def _edited(bench: Bench, held: ClusterRecord, on_loss: str = "replace-all") -> ClusterRecord:
+def _edited(bench: Bench, record: ClusterRecord, on_loss: str = "replace-all") -> ClusterRecord:
     """What the next look finds once somebody has changed the machine; nothing else has happened to
     it.
     """
@@ -142,17 +142,17 @@ def _edited(bench: Bench, held: ClusterRecord, on_loss: str = "replace-all") -> 
     assert bench.knobs.edit(
         machine.name,
         str(edited.get("machine_type", "")),
-        str(edited.get("gpu_type", held.gpu_type)),
-        _count(held, edited),
+        str(edited.get("gpu_type", record.gpu_type)),
+        _count(record, edited),
     )
     before = len(bench.store.mutations())
-    seen = bench.run(operations.read(bench.another_world(), held, on_loss))
+    seen = bench.run(operations.read(bench.another_world(), record, on_loss))
     assert before == len(bench.store.mutations()), "wanted a look that changes nothing"
     bench.exist(1, "looked at")
     assert seen is not None, "wanted it seen, found it gone"
     assert (seen.status, seen.handles, seen.reasons) == (
         RUNNING,
-        held.handles,
+        record.handles,
         (),
     ), f"wanted it there, found {seen.status} {seen.reasons}"
     found = {name for name, _ in seen.bought} - set(PRICE)
@@ -161,7 +161,7 @@ def _edited(bench: Bench, held: ClusterRecord, on_loss: str = "replace-all") -> 
     return seen
 
 
-def _count(held: ClusterRecord, edited: Mapping[str, object]) -> int:
-    count = edited.get("gpu_count", held.gpu_count)
+def _count(record: ClusterRecord, edited: Mapping[str, object]) -> int:
+    count = edited.get("gpu_count", record.gpu_count)
     assert isinstance(count, int)
     return count

@@ -328,9 +328,9 @@ def a_stopped_machine_is_kept_and_starts_again(bench: Bench) -> None:
 def edits_that_are_not_declared_are_not_sent(bench: Bench) -> None:
     """The engine tells what only a replacement applies, and sends nothing for it."""
     undeclared = EDITS - bench.harness.manifest.capabilities.in_place
-    world, wanted = bench.world, bench.wanted()
-    held = bench.run(operations.create(world, wanted, GENERATION))
-    assert not held.reasons, held.reasons
+    world, wanted = bench.world, bench.spec()
+    record = bench.run(operations.create(world, wanted, GENERATION))
+    assert not record.reasons, record.reasons
     edited = {
         "labels": wanted.setup._replace(labels=(("team", "blue"),)),
         "ssh_key": wanted.setup._replace(ssh_public_key=SSH_KEY.replace("bbbb", "cccc")),
@@ -338,12 +338,12 @@ def edits_that_are_not_declared_are_not_sent(bench: Bench) -> None:
     }
     for edit in sorted(undeclared):
         before = len(bench.store.mutations())
-        bench.run(operations.update(world, held, wanted._replace(setup=edited[edit])))
+        bench.run(operations.update(world, record, wanted._replace(setup=edited[edit])))
         assert before == len(bench.store.mutations()), f"{edit} is not declared, and was sent"
         assert any(f"cannot edit {edit}" in line for line in bench.said), (
             f"wanted a warning about {edit}, found {bench.said}"
         )
-    bench.run(operations.delete(world, held))
+    bench.run(operations.delete(world, record))
 
 
 def _different(bench: Bench, count: int, but: Ticket | None = None) -> list[Candidate]:

@@ -46,15 +46,15 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
 
 
 def _created(bench: Bench, generation: str = GENERATION) -> ClusterRecord:
-    held = bench.run(operations.create(bench.world, bench.wanted(), generation))
-    assert not held.reasons, f"wanted a cluster that is whole, found {held.reasons}"
-    assert held.status == RUNNING, f"wanted it running, found {held.status}"
-    assert len(held.handles) == 1
-    return held
+    record = bench.run(operations.create(bench.world, bench.spec(), generation))
+    assert not record.reasons, f"wanted a cluster that is whole, found {record.reasons}"
+    assert record.status == RUNNING, f"wanted it running, found {record.status}"
+    assert len(record.handles) == 1
+    return record
 
 
-def _deleted(bench: Bench, held: ClusterRecord) -> None:
-    bench.run(operations.delete(bench.world, held))
+def _deleted(bench: Bench, record: ClusterRecord) -> None:
+    bench.run(operations.delete(bench.world, record))
     bench.exist(0, "deleted by the engine")
 
 
@@ -62,15 +62,15 @@ def the_engine_gets_one_and_releases_it(bench: Bench) -> None:
     """Create makes one machine by one call at a known price; read sees it unchanged; delete
     confirms that it is gone, and again is fine.
     """
-    held = _created(bench)
+    record = _created(bench)
     assert bench.knobs.creates() == 1
     bench.exist(1, "created")
-    assert held.micro_usd, "wanted the price"
-    seen = bench.run(operations.read(bench.another_world(), held))
+    assert record.micro_usd, "wanted the price"
+    seen = bench.run(operations.read(bench.another_world(), record))
     assert seen is not None, "wanted it seen, found it gone"
-    assert (seen.status, seen.handles, seen.reasons) == (RUNNING, held.handles, ())
-    _deleted(bench, held)
-    _deleted(bench, held)
+    assert (seen.status, seen.handles, seen.reasons) == (RUNNING, record.handles, ())
+    _deleted(bench, record)
+    _deleted(bench, record)
 
 
 def the_engine_walks_on_from_a_place_that_is_sold_out(bench: Bench) -> None:
@@ -82,14 +82,14 @@ def the_engine_walks_on_from_a_place_that_is_sold_out(bench: Bench) -> None:
     if len(candidates) == 1:
         _nothing(bench)
         return
-    held = _created(bench)
-    had = (held.zone or held.region, held.machine_type)
+    record = _created(bench)
+    had = (record.zone or record.region, record.machine_type)
     assert had != (
         candidates[0].zone or candidates[0].region,
         candidates[0].machine_type,
     ), f"wanted another place than {had}"
     bench.exist(1, "walked on")
-    _deleted(bench, held)
+    _deleted(bench, record)
 
 
 def nothing_is_left_when_nothing_can_be_had(bench: Bench) -> None:
@@ -102,17 +102,17 @@ def nothing_is_left_when_nothing_can_be_had(bench: Bench) -> None:
 
 def _nothing(bench: Bench) -> None:
     try:
-        held = bench.run(operations.create(bench.world, bench.wanted(), GENERATION))
+        record = bench.run(operations.create(bench.world, bench.spec(), GENERATION))
     except AllFailed as failed:
         assert all(attempt.outcome in {"NoCapacity", "OfferGone"} for attempt in failed.attempts), [
             str(attempt) for attempt in failed.attempts
         ]
         assert "<html" not in str(failed).lower()
     else:
-        if held.status == QUEUED:
-            bench.run(operations.delete(bench.world, held))
+        if record.status == QUEUED:
+            bench.run(operations.delete(bench.world, record))
         else:
-            raise AssertionError(f"wanted AllFailed, found {held.status} {held.handles}")
+            raise AssertionError(f"wanted AllFailed, found {record.status} {record.handles}")
     bench.exist(0, "nothing could be had")
 
 
@@ -147,14 +147,14 @@ def one_machine_after_rate_limits(bench: Bench) -> None:
 
 
 def _one(bench: Bench, *, calls: int = 0) -> None:
-    held = _created(bench)
+    record = _created(bench)
     bench.exist(1, "after trouble")
     assert not calls or bench.knobs.creates() == calls, (
         f"wanted {calls} creating calls, found {bench.knobs.creates()}"
     )
     (node,) = bench.connect().find(OWNER, CLUSTER, GENERATION)
-    assert node.handle == held.handles[0]
-    _deleted(bench, held)
+    assert node.handle == record.handles[0]
+    _deleted(bench, record)
 
 
 def a_slow_place_is_given_up_and_released(bench: Bench) -> None:
@@ -163,12 +163,10 @@ def a_slow_place_is_given_up_and_released(bench: Bench) -> None:
     """
     bench.knobs.refuse("slow", times=None, seconds=3_000)
     try:
-        held = bench.run(
+        record = bench.run(
             operations.create(
                 bench.world,
-                bench.wanted(
-                    bench.ask(wait_s=60)._replace(regions=(bench.candidates()[0].region,))
-                ),
+                bench.spec(bench.ask(wait_s=60)._replace(regions=(bench.candidates()[0].region,))),
                 GENERATION,
             )
         )
@@ -176,7 +174,7 @@ def a_slow_place_is_given_up_and_released(bench: Bench) -> None:
         assert isinstance(error, AllFailed), f"wanted AllFailed, found {error!r}"
     else:
         # A cloud whose machines bear no wait of their own may report them up at once.
-        _deleted(bench, held)
+        _deleted(bench, record)
     bench.knobs.heal()
     bench.wait(3_600.0)
     bench.exist(0, "given up")
@@ -196,14 +194,14 @@ def _killed(bench: Bench) -> None:
 def a_killed_runs_machine_is_adopted(bench: Bench) -> None:
     """The next run takes the killed run's machine over, under its own generation, and buys nothing."""
     _killed(bench)
-    held = _created(bench, LATER)
+    record = _created(bench, LATER)
     assert bench.knobs.creates() == 1, "wanted no second creating call"
     bench.exist(1, "adopted")
-    (node,) = bench.connect().observe(held.handles)
+    (node,) = bench.connect().observe(record.handles)
     assert node.mark is not None
     wanted = LATER if bench.harness.manifest.capabilities.relabels else GENERATION
     assert node.mark.generation == wanted, f"wanted generation {wanted}, found {node.mark}"
-    _deleted(bench, held)
+    _deleted(bench, record)
 
 
 def a_killed_runs_machine_is_released_with_its_owner(bench: Bench) -> None:
@@ -224,14 +222,14 @@ def a_preempted_machine_is_replaced_by_one(bench: Bench) -> None:
     kind = bench.preemptible
     if not kind:
         return
-    wanted = bench.wanted(bench.ask(kind))
-    held = bench.run(operations.create(bench.world, wanted, GENERATION))
-    assert bench.knobs.preempt(held.machines[0]) == 1
+    wanted = bench.spec(bench.ask(kind))
+    record = bench.run(operations.create(bench.world, wanted, GENERATION))
+    assert bench.knobs.preempt(record.machines[0]) == 1
     bench.wait(30.0)
-    seen = bench.run(operations.read(bench.world, held))
+    seen = bench.run(operations.read(bench.world, record))
     assert seen is None or seen.status == PREEMPTED, f"wanted it noticed, found {seen.status}"
     bench.wait(1_200.0)
-    again = bench.run(operations.update(bench.another_world(), seen or held, wanted))
+    again = bench.run(operations.update(bench.another_world(), seen or record, wanted))
     assert (again.status, again.reasons) == (
         RUNNING,
         (),
@@ -258,18 +256,18 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
         return ProbeResult(CLOSED, "refused") if node.handle in died else ProbeResult()
 
     began = bench.store.now()
-    wanted = bench.wanted(bench.ask(kind, wait_s=3_600))._replace(probe=probe)
+    wanted = bench.spec(bench.ask(kind, wait_s=3_600))._replace(probe=probe)
     try:
-        held = bench.run(operations.create(bench.world, wanted, GENERATION))
+        record = bench.run(operations.create(bench.world, wanted, GENERATION))
     except AllFailed as failed:
         attempts = failed.attempts
     else:
-        attempts = held.attempts
-        assert (held.status, len(held.handles)) == (
+        attempts = record.attempts
+        assert (record.status, len(record.handles)) == (
             RUNNING,
             1,
-        ), f"wanted one that runs, found {held.status} {held.handles} {held.reasons}"
-        assert held.handles[0] not in died
+        ), f"wanted one that runs, found {record.status} {record.handles} {record.reasons}"
+        assert record.handles[0] not in died
     assert attempts[0].outcome == "HalfMade", (
         f"wanted the first one given back, found {attempts[0]}"
     )
@@ -285,53 +283,53 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
 
 def a_vanished_machine_is_noticed(bench: Bench) -> None:
     """The engine's read of a machine that somebody else deleted answers that there is none."""
-    held = _created(bench)
-    bench.vanish(held.handles)
-    seen = bench.run(operations.read(bench.world, held))
+    record = _created(bench)
+    bench.vanish(record.handles)
+    seen = bench.run(operations.read(bench.world, record))
     assert seen is None, f"wanted none, found {seen.status}"
-    _deleted(bench, held)
+    _deleted(bench, record)
 
 
 def an_unreachable_cloud_changes_nothing(bench: Bench) -> None:
     """While the cloud refuses every call, a read keeps the record and warns; a delete says what may
     still cost money, and works later.
     """
-    held = _created(bench)
+    record = _created(bench)
     world = bench.world
     bench.store.add_fault(bench.name, "*", "unauthorized", None)
-    seen = bench.run(operations.read(world, held))
+    seen = bench.run(operations.read(world, record))
     assert seen is not None, "wanted it kept, found it dropped"
     assert seen.detail.startswith("unreachable: "), f"wanted it told as unreachable, found {seen}"
-    assert seen._replace(detail=held.detail) == held
+    assert seen._replace(detail=record.detail) == record
     assert any(line.startswith("warning: ") for line in bench.said), (
         f"wanted a warning, found {bench.said}"
     )
     try:
-        bench.run(operations.delete(world, held))
+        bench.run(operations.delete(world, record))
     except CloudError as error:
-        assert held.handles[0].native_id in str(error), f"wanted the machine named, found {error}"
+        assert record.handles[0].native_id in str(error), f"wanted the machine named, found {error}"
     else:
         raise AssertionError(
             "wanted a delete that reaches nothing to fail, found that it succeeded"
         )
     bench.knobs.heal()
     bench.exist(1, "while unreachable")
-    _deleted(bench, held)
+    _deleted(bench, record)
 
 
 def the_engine_waits_for_a_deletion_that_lags(bench: Bench) -> None:
     """Delete returns only once the machine is gone, five minutes later here."""
-    held = _created(bench)
+    record = _created(bench)
     bench.knobs.delay_delete(300.0)
     before = bench.store.now()
-    _deleted(bench, held)
+    _deleted(bench, record)
     assert bench.store.now() - before >= 300, "wanted the deletion waited for"
 
 
 def an_owners_release_leaves_others_alone(bench: Bench) -> None:
     """Releasing one owner deletes all of its machines and none of another's."""
     mine = _created(bench)
-    theirs = bench.run(operations.create(bench.world, bench.wanted(owner=OTHER), GENERATION))
+    theirs = bench.run(operations.create(bench.world, bench.spec(owner=OTHER), GENERATION))
     bench.exist(2, "two owners")
     assert {node.handle for node in bench.run(operations.settle(bench.world, OWNER))} == set(
         mine.handles

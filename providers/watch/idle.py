@@ -81,17 +81,17 @@ def _one(
     gone: list[str],
 ) -> str:
     try:
-        held, limit_s = _held(world, cluster), duration.seconds(cluster.inputs["idle_after"])
+        record, limit_s = _record(world, cluster), duration.seconds(cluster.inputs["idle_after"])
     except ValueError:
         return f"idle_after: wanted a duration such as 2h, found {cluster.inputs['idle_after']!r}"
-    if held is None:
+    if record is None:
         return (
             "idle_after: it was not placed from this machine, so nobody can look at its GPUs from"
             " here"
         )
-    if idle.timed(world, held):
+    if idle.timed(world, record):
         return ""
-    found = asyncio.run(idle.measured(world, held))
+    found = asyncio.run(idle.measured(world, record))
     now = world.clock.now()
     if found.percent is None:
         return f"idle_after: not measured: {found.why}"
@@ -108,13 +108,13 @@ def _one(
             " it runs on"
         )
     why = f"idle for {duration.text(int(now - since))}, as idle_after says"
-    asyncio.run(idle.end(world, held, why))
+    asyncio.run(idle.end(world, record, why))
     del kept[cluster.id]
     gone.append(cluster.name)
     return f"released: {why}"
 
 
-def _held(world: World, cluster: DeployedCluster) -> ClusterRecord | None:
+def _record(world: World, cluster: DeployedCluster) -> ClusterRecord | None:
     """The placement as this machine's journal has it; None where it was placed from another one."""
     from providers.engine.record import ClusterRecord
 

@@ -277,10 +277,12 @@ class Bench:
     def declare(self, name="train", *, ready="checked", world=None, do=None, **fields):
         """What the plugin has the engine do for a declared cluster; what is held then."""
         spec = read_cluster(name, {"gpu": "H100:8", "spot": "only", "ttl": "1h", **fields})
-        wanted = ClusterSpec("own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready)
+        cluster_spec = ClusterSpec(
+            "own", name, spec.ask(), spec.setup(), spec.fingerprint(), ready=ready
+        )
         return asyncio.run(
             (do or (lambda w, want: operations.create(w, want, "g1")))(
-                world or self.world(), wanted
+                world or self.world(), cluster_spec
             )
         )
 

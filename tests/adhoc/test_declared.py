@@ -20,8 +20,8 @@ def key_folder():
     return keys.folder("live", "own", "train")
 
 
-def deleted(bench, held) -> None:
-    asyncio.run(operations.delete(bench.world(), held))
+def deleted(bench, record) -> None:
+    asyncio.run(operations.delete(bench.world(), record))
 
 
 def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, tmp_path) -> None:
@@ -32,8 +32,8 @@ def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, t
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "mine")], check=True
     )
     users = (tmp_path / "mine.pub").read_text().strip()
-    held = bench.declare(ssh_key=users)
-    assert held.status == "running" and not held.reasons
+    record = bench.declare(ssh_key=users)
+    assert record.status == "running" and not record.reasons
     assert bench.host.keys.read_text().splitlines()[0] == users
     own = bench.host.keys.read_text().splitlines()[1]
     assert (
@@ -44,7 +44,7 @@ def test_ready_means_looked_into_with_a_key_of_its_own_beside_the_users(bench, t
         stat.S_IMODE(key_folder().stat().st_mode) == 0o700
         and stat.S_IMODE((key_folder() / "id_ed25519").stat().st_mode) == 0o600
     )
-    deleted(bench, held)
+    deleted(bench, record)
     assert bench.cloud.alive == [] and not key_folder().exists()
 
 
@@ -54,16 +54,16 @@ def test_b43_neither_half_of_the_key_is_in_the_record_and_the_private_half_is_no
     """State, journal, orders and lines hold no private key; the record and its fingerprint say
     nothing of the public one either.
     """
-    held = bench.declare()
+    record = bench.declare()
     private = (key_folder() / "id_ed25519").read_text().splitlines()[1]
     public = (key_folder() / "id_ed25519.pub").read_text().split()[1]
-    assert public not in json.dumps(held.to_dict()) and public in repr(bench.cloud.orders)
+    assert public not in json.dumps(record.to_dict()) and public in repr(bench.cloud.orders)
     assert private not in repr(bench.cloud.orders) + repr(bench.lines)
     for file in (tmp_path / "gpus").glob("journal.db*"):
         assert private.encode() not in file.read_bytes()
-    deleted(bench, held)
+    deleted(bench, record)
     plain = bench.declare(ready="")
-    assert plain.fingerprint == held.fingerprint and plain.applied == held.applied
+    assert plain.fingerprint == record.fingerprint and plain.applied == record.applied
     deleted(bench, plain)
 
 
@@ -74,14 +74,14 @@ def test_b32_wrong_gpus_are_ended_and_the_next_place_is_tried_in_the_same_run(be
     bench.host.gpus(7)
     real = bench.cloud.delete
     bench.cloud.delete = lambda handle: (bench.host.gpus(8), real(handle))[1]
-    held = bench.declare()
-    first, last = held.attempts
+    record = bench.declare()
+    first, last = record.attempts
     assert (first.outcome, first.code) == (
         "HalfMade",
         "wrong-gpus",
     ) and "7 of 8 GPUs answer" in first.message
     assert last.outcome == "acquired" and len(bench.cloud.alive) == 1
-    deleted(bench, held)
+    deleted(bench, record)
 
 
 def test_b30_a_closed_port_says_what_ready_running_is_for(bench) -> None:
@@ -98,11 +98,11 @@ def test_b30_a_closed_port_says_what_ready_running_is_for(bench) -> None:
             and "`ready: running` is for networks where this machine cannot reach it by ssh" in said
         )
         assert bench.cloud.alive == [] and not key_folder().exists()
-        held = bench.declare(ready="running", wait="30s")
-        assert held.status == "running" and len(held.attempts) == 1
+        record = bench.declare(ready="running", wait="30s")
+        assert record.status == "running" and len(record.attempts) == 1
     finally:
         bench.server.start()
-    deleted(bench, held)
+    deleted(bench, record)
 
 
 def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_looked_at_again(
@@ -112,16 +112,16 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_lo
     and another one bought.
     """
     world = bench.world()
-    held = bench.declare(world=world)
+    record = bench.declare(world=world)
     assert (key_folder() / "known_hosts").read_text().count("gpus-") == 1
     same = bench.declare(world=world, do=lambda w, want: operations.create(w, want, "g2"))
-    assert same.handles == held.handles and same.generation == "g2"
+    assert same.handles == record.handles and same.generation == "g2"
     bench.server.stop()
     bench.server.start()
     other = bench.declare(
         world=world, do=lambda w, want: operations.create(w, want, "g3"), wait="2m"
     )
-    assert other.handles != held.handles and len(bench.cloud.alive) == 1
+    assert other.handles != record.handles and len(bench.cloud.alive) == 1
     assert any("login refused" in line and "deleting it" in line for line in bench.lines)
     deleted(bench, other)
 
@@ -130,10 +130,10 @@ def test_what_another_clone_bought_is_adopted_without_its_key(bench, tmp_path, m
     """A clone that has neither key nor journal takes the machine over by its marks, ready as the
     cloud says, and says that.
     """
-    held = bench.declare()
+    record = bench.declare()
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))
     taken = bench.declare(do=lambda w, want: operations.create(w, want, "g2"))
-    assert taken.handles == held.handles
+    assert taken.handles == record.handles
     assert any(
         "ready as alpha reports it" in line and "the key to it is not here" in line
         for line in bench.lines
@@ -152,12 +152,12 @@ def test_where_one_key_is_all_a_cloud_takes_the_users_wins(bench) -> None:
         unreachable=lambda _placed, setup: "it takes one key" if setup.ssh_public_key else ""
     )
     bench.cloud.manifest = lambda: manifest._replace(limits=limits)
-    held = bench.declare(ssh_key="ssh-ed25519 AAAA me")
+    record = bench.declare(ssh_key="ssh-ed25519 AAAA me")
     assert any(
         "ready as alpha reports it, its GPUs not looked at: it takes one key" in line
         for line in bench.lines
     )
-    deleted(bench, held)
+    deleted(bench, record)
 
 
 def test_without_openssh_nothing_is_bought_unless_it_is_only_to_run(bench, monkeypatch) -> None:
@@ -208,7 +208,7 @@ def test_b31_a_declared_machine_is_logged_into_with_its_own_key(
     """A command, a file back and the log of the start-up go over the key that was made for the
     cluster, to the port that is mapped outside.
     """
-    held = bench.declare()
+    record = bench.declare()
     machine = in_hand()
     assert machine.run(
         "echo here > out; echo $HOME"
@@ -221,35 +221,35 @@ def test_b31_a_declared_machine_is_logged_into_with_its_own_key(
     assert portal().run(stack_clusters.log(machine.inner)).startswith("serial port of ")
     with pytest.raises(errors.GpusError, match="pulumi destroy -s train-h100x8 ends it"):
         machine.release()
-    deleted(bench, held)
+    deleted(bench, record)
     with pytest.raises(errors.GpusError, match="found none that was placed from this machine"):
         in_hand()
 
 
 def test_the_pinned_host_key_is_strict_when_it_is_logged_into_later(bench, in_hand) -> None:
     """Another host key behind the same address is refused before anything is sent there."""
-    held = bench.declare()
+    record = bench.declare()
     bench.server.stop()
     bench.server.start()
     with pytest.raises(errors.GpusError, match="connection to .* was lost"):
         in_hand().run("touch reached")
     assert not (bench.host.home / "reached").exists()
-    deleted(bench, held)
+    deleted(bench, record)
 
 
 def test_a_machine_that_only_runs_is_pinned_when_it_is_first_logged_into(bench, in_hand) -> None:
     """With `ready: running` the key is there all the same: the first login pins the host key."""
-    held = bench.declare(ready="running")
+    record = bench.declare(ready="running")
     assert not (key_folder() / "known_hosts").exists()
     assert in_hand().run("true") == 0 and (key_folder() / "known_hosts").exists()
-    deleted(bench, held)
+    deleted(bench, record)
 
 
 def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand) -> None:
     """A machine bought with another key, or by an older version, is not tried: the message says why
     and names the other way.
     """
-    held = bench.declare(ready="")
+    record = bench.declare(ready="")
     with pytest.raises(
         errors.GpusError,
         match=(
@@ -258,7 +258,7 @@ def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand) -> None:
         ),
     ):
         in_hand().run("true")
-    deleted(bench, held)
+    deleted(bench, record)
 
 
 @pytest.mark.parametrize(
@@ -281,12 +281,12 @@ def test_the_code_of_a_failed_job_is_an_exit_code_and_never_0(why, code) -> None
 def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand) -> None:
     """The message names both stacks; with one of them it is clear."""
     bench.world().journal.owned("live", "other", "gpus", "debug", new=True)
-    held = bench.declare()
-    bench.world().journal.launched(held._replace(owner="other", generation="g9"))
+    record = bench.declare()
+    bench.world().journal.launched(record._replace(owner="other", generation="g9"))
     with pytest.raises(
         errors.GpusError,
         match=r"found 2: -s (train-h100x8|debug) --world live .*-s (train-h100x8|debug)",
     ):
         in_hand(stack="")
     assert in_hand().run("true") == 0
-    deleted(bench, held)
+    deleted(bench, record)

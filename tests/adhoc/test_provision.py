@@ -31,14 +31,14 @@ def test_the_block_of_the_readme(tmp_path, capfd) -> None:
         providers=["gcp"],
         world="rehearsal",
     ) as c:
-        assert isinstance(c, p.Machine) and machines() == [c.held.machines[0].name]
+        assert isinstance(c, p.Machine) and machines() == [c.record.machines[0].name]
         c.put("bench")
         assert c.run("python bench/run.py && nvidia-smi") == 0
         c.get("out.json")
         assert (
             c.gpu == "H100:8"
-            and c.price_usd_per_hour == c.held.micro_usd / 1e6
-            and c.held.ends_at - c.held.launched_at == 3600
+            and c.price_usd_per_hour == c.record.micro_usd / 1e6
+            and c.record.ends_at - c.record.launched_at == 3600
         )
     assert json.loads((tmp_path / "out.json").read_text()) == {"ok": True}
     assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
@@ -74,11 +74,11 @@ def test_four_hours_unless_said_otherwise() -> None:
     that says its own keeps it.
     """
     with p.provision("L4:1") as c:
-        assert c.held.ends_at - c.held.launched_at == 4 * 3600
+        assert c.record.ends_at - c.record.launched_at == 4 * 3600
     with p.provision(p.Cluster(name="own", gpu="L4:1")) as c:
-        assert (c.name, c.held.ends_at - c.held.launched_at) == ("own", 4 * 3600)
+        assert (c.name, c.record.ends_at - c.record.launched_at) == ("own", 4 * 3600)
     with p.provision(p.Cluster(name="own", gpu="L4:1", ttl="2h")) as c:
-        assert c.held.ends_at - c.held.launched_at == 2 * 3600
+        assert c.record.ends_at - c.record.launched_at == 2 * 3600
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys) -> None
     """
     open_store().add_fault("gcp", "node.look", "wrong-gpus")
     with p.provision("A100-80GB:8", providers=["gcp"]) as c:
-        first, *_, last = c.held.attempts
+        first, *_, last = c.record.attempts
         assert (
             first.code == "wrong-gpus"
             and "7 of 8 GPUs answer" in first.message
@@ -136,7 +136,7 @@ def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys) -> None
         )
         said = " ".join(capsys.readouterr().err.split())
         assert said.count("7 of 8 GPUs answer") == 1 and "(wrong-gpus)" in said
-        assert machines() == [c.held.machines[0].name]
+        assert machines() == [c.record.machines[0].name]
     assert machines() == []
 
 
@@ -147,13 +147,13 @@ def test_one_wrong_gpu_is_another_card(gpu) -> None:
     """
     open_store().add_fault("gcp", "node.look", "wrong-gpus")
     with p.provision(gpu, providers=["gcp"]) as c:
-        first, *_, last = c.held.attempts
+        first, *_, last = c.record.attempts
         assert (
             first.code == "wrong-gpus"
             and f"where {gpu} was ordered" in first.message
             and last.outcome == "acquired"
         )
-        assert machines() == [c.held.machines[0].name]
+        assert machines() == [c.record.machines[0].name]
     assert machines() == []
 
 
@@ -185,7 +185,7 @@ def test_a_slow_machine_is_waited_for(kind) -> None:
     """A stand-in whose port or driver does not answer at first is waited for, not given back."""
     open_store().add_fault("gcp", "node.look", kind, times=2)
     with p.provision("L4:1") as c:
-        assert len(c.held.attempts) == 1
+        assert len(c.record.attempts) == 1
     assert machines() == []
 
 
@@ -265,7 +265,7 @@ def test_a_name_in_use_is_busy_and_stays_untouched() -> None:
     with p.provision("L4:1", name="mine") as c:
         with pytest.raises(p.Busy, match="mine"), p.provision("L4:1", name="mine"):
             pass
-        assert machines() == [c.held.machines[0].name] and c.run("true") == 0
+        assert machines() == [c.record.machines[0].name] and c.run("true") == 0
     assert machines() == []
 
 
@@ -275,12 +275,12 @@ def test_kept_found_taken_over_and_released(capfd) -> None:
     """
     with p.provision("L4:1", name="kept", keep=True) as c:
         c.run("echo data > file")
-        name = c.held.machines[0].name
+        name = c.record.machines[0].name
     assert machines() == [name] and "kept running" in capfd.readouterr().err
     found = p.find("kept")
     assert (found.status, found.process) == ("running", None) and found.run("test -e file") == 0
     with p.provision("L4:1", name="kept") as c:
-        assert c.held.machines[0].name == name and c.run("test -e file") == 0
+        assert c.record.machines[0].name == name and c.run("test -e file") == 0
     assert machines() == []
     with pytest.raises(p.GpusError, match="nothing of that name"):
         p.find("kept")
@@ -291,7 +291,7 @@ def test_a_failed_purchase_leaves_a_kept_machine_alone() -> None:
     before.
     """
     with p.provision("L4:1", name="kept", keep=True) as c:
-        name = c.held.machines[0].name
+        name = c.record.machines[0].name
     with (
         pytest.raises(errors.SpecError),
         p.provision("L4:1", name="kept", options={"gcp": {"no_such": 1}}),

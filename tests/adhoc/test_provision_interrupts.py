@@ -136,7 +136,7 @@ def test_a_release_that_cannot_be_confirmed_raises_and_names_it(monkeypatch) -> 
         pytest.raises(errors.HalfMade) as failed,
         p.provision("L4:1", name="stuck", providers=["gcp"]) as c,
     ):
-        name = c.held.machines[0].name
+        name = c.record.machines[0].name
         open_store().add_fault("gcp", "instances.delete", "unauthorized", times=None)
     text = str(failed.value)
     assert (

@@ -201,7 +201,9 @@ def test_a_machine_taken_back_ends_the_command(bench) -> None:
     says so, and the release is clean.
     """
     machine = bench.rent()
-    threading.Timer(0.5, lambda: bench.cloud.preempt(machine.held.handles[0], remains=True)).start()
+    threading.Timer(
+        0.5, lambda: bench.cloud.preempt(machine.record.handles[0], remains=True)
+    ).start()
     with pytest.raises(errors.GpusError, match="was taken back while the command ran: sleep 60"):
         machine.run("sleep 60")
     machine.release()

@@ -69,7 +69,7 @@ def lines() -> list[Line]:
         ours, bare = side_by_side(*commands, env=env)
         for command in ups:
             subprocess.run(command, env={**os.environ, **env}, check=True, capture_output=True)
-        held, bare_held = side_by_side(*commands, env=env)
+        record, bare_run = side_by_side(*commands, env=env)
     return [
         Line(
             what, ours.p50 / bare.p50, PREVIEW_LIMIT, " x", f"ours {both(ours)}; bare {both(bare)}"
@@ -77,10 +77,10 @@ def lines() -> list[Line]:
         *further(ours, bare),
         Line(
             "  the same with the machine there, which is looked at",
-            held.p50 / bare_held.p50,
+            record.p50 / bare_run.p50,
             None,
             " x",
-            f"ours {both(held)}; bare {both(bare_held)}",
+            f"ours {both(record)}; bare {both(bare_run)}",
         ),
-        *further(held, bare_held),
+        *further(record, bare_run),
     ]

@@ -64,9 +64,9 @@ def test_b26_an_order_is_settled_in_the_account_it_was_placed_in(two) -> None:
     before one is bought in the new.
     """
     killed_while_ordering(two)
-    held = run(operations.create(two.at("new"), wanted(), "g2"))
+    record = run(operations.create(two.at("new"), wanted(), "g2"))
     assert (two.running("old"), two.running("new")) == (0, 1)
-    assert dict(held.account) == {"project": "new"}
+    assert dict(record.account) == {"project": "new"}
 
 
 def test_b26_destroy_covers_every_account_that_was_used(two) -> None:
@@ -89,11 +89,11 @@ def test_what_is_held_is_read_and_deleted_where_it_is(two) -> None:
     """A cluster that runs stays where it is when the project changes: looked at, edited and deleted
     in its own account.
     """
-    held = run(operations.create(two.at("old"), wanted(), "g1"))
+    record = run(operations.create(two.at("old"), wanted(), "g1"))
     moved_on = two.at("new")
-    bare = held._replace(account=None)
+    bare = record._replace(account=None)
     assert run(operations.read(moved_on, bare)).status == "running"
-    assert run(operations.update(moved_on, bare, wanted())).handles == held.handles
+    assert run(operations.update(moved_on, bare, wanted())).handles == record.handles
     assert two.running("new") == 0
     run(operations.delete(moved_on, bare))
     assert two.running("old") == 0
@@ -138,11 +138,11 @@ def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two) -> None:
 
 def test_strays_are_looked_for_in_every_account(two) -> None:
     """A machine in an account that the settings no longer name is still told."""
-    held = run(operations.create(two.at("old"), wanted(), "g1"))
+    record = run(operations.create(two.at("old"), wanted(), "g1"))
     assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(
-        held.handles
+        record.handles
     )
     two.closed["new"] = NotConfigured("no keys", provider="alpha")
     assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(
-        held.handles
+        record.handles
     )

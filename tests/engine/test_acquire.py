@@ -32,16 +32,16 @@ def test_first_candidate_is_had_and_recorded(lab) -> None:
     """The first candidate that can be had is taken with one creating call, and its price and
     attempt are recorded.
     """
-    held = create(lab)
-    assert (held.status, held.provider, held.zone, held.micro_usd) == (
+    record = create(lab)
+    assert (record.status, record.provider, record.zone, record.micro_usd) == (
         "running",
         "alpha",
         "north-a",
         10_000_000,
     )
-    assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
+    assert [attempt.outcome for attempt in record.attempts] == ["acquired"]
     assert lab.creates == len(lab.alive) == 1
-    assert ClusterRecord.from_dict(held.to_dict()) == held
+    assert ClusterRecord.from_dict(record.to_dict()) == record
 
 
 def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab) -> None:
@@ -63,8 +63,8 @@ def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab) -> None:
 def test_group_goes_out_as_one_call(lab) -> None:
     """Consecutive equals that one cloud can choose among are one creating call."""
     lab.alpha.stock["north-a", "spot"] = 0
-    held = create(lab)
-    assert held.zone == "north-b"
+    record = create(lab)
+    assert record.zone == "north-b"
     assert lab.alpha.calls["submit"] == 1
     assert [candidate.zone for candidate in lab.alpha.orders[0].candidates] == [
         "north-a",
@@ -77,8 +77,8 @@ def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab) ->
     found, and no other is bought.
     """
     lab.alpha.fail("submit", errors.OfferGone("taken", provider="alpha", code="TAKEN"), after=True)
-    held = create(lab)
-    assert (held.status, held.zone) == ("running", "north-a")
+    record = create(lab)
+    assert (record.status, record.zone) == ("running", "north-a")
     assert lab.creates == len(lab.alive) == 1
 
 
@@ -91,8 +91,8 @@ def test_b19_b21_region_quota_skips_that_region_with_one_call(lab) -> None:
             "limit", provider="alpha", code="QUOTA", scopes=scopes, metric="GPUS", limit="0"
         ),
     )
-    held = create(lab, wanted(ask("H100", "A100-80GB")))
-    assert held.region == "south"
+    record = create(lab, wanted(ask("H100", "A100-80GB")))
+    assert record.region == "south"
     assert lab.alpha.calls["submit"] == 2
     assert lab.said("over the account's quota GPUS 0 (QUOTA)")
 
@@ -103,8 +103,8 @@ def test_b19_global_quota_stops_the_provider_at_once(lab) -> None:
         "submit",
         errors.QuotaExceeded("limit", provider="alpha", code="QUOTA", scopes=[Scope("alpha")]),
     )
-    held = create(lab)
-    assert held.provider == "beta"
+    record = create(lab)
+    assert record.provider == "beta"
     assert (lab.alpha.calls["submit"], lab.beta.calls["submit"]) == (1, 1)
 
 
@@ -117,8 +117,8 @@ def test_b21_unsupported_blocks_its_zone_only(lab) -> None:
             "not here", provider="alpha", code="NOPE", scopes=[Scope("alpha", "north", "north-a")]
         ),
     )
-    held = create(lab)
-    assert held.zone == "north-b"
+    record = create(lab)
+    assert record.zone == "north-b"
     assert lab.alpha.calls["submit"] == 2
 
 
@@ -135,8 +135,8 @@ def test_b22_async_failure_with_hint_tries_the_named_zone_next(lab) -> None:
     world = lab.world()
     lab.alpha.fail("submit", no_capacity("south-a"), times=1)
     lab.alpha.refuse_late = no_capacity("north-a", hints=["north-d"])
-    held = run(operations.create(world, wanted(), "g1"))
-    assert [attempt.zones for attempt in held.attempts] == [
+    record = run(operations.create(world, wanted(), "g1"))
+    assert [attempt.zones for attempt in record.attempts] == [
         ("south-a",),
         ("north-a",),
         ("north-d",),
@@ -198,8 +198,8 @@ def test_passing_faults_are_sent_again_with_the_same_token(lab, kind) -> None:
     token.
     """
     lab.alpha.fail("submit", kind("busy", provider="alpha", code="503"), times=2)
-    held = create(lab)
-    assert held.provider == "alpha"
+    record = create(lab)
+    assert record.provider == "alpha"
     assert len({order.token for order in lab.alpha.orders}) == 1
     assert lab.alpha.calls["submit"] == 3
     assert lab.alpha.calls["resume"] == 2
@@ -209,16 +209,16 @@ def test_passing_faults_are_sent_again_with_the_same_token(lab, kind) -> None:
 def test_passing_faults_are_bounded_then_the_walk_goes_on(lab) -> None:
     """A fault that does not pass ends that attempt after bounded tries, without a machine."""
     lab.alpha.fail("submit", errors.RateLimited("busy", provider="alpha", code="429"), times=99)
-    held = create(lab)
-    assert held.provider == "beta"
+    record = create(lab)
+    assert record.provider == "beta"
     assert lab.alpha.calls["submit"] == 7
 
 
 def test_b26_lost_answer_is_found_and_adopted(lab) -> None:
     """A create whose answer was lost is found by its token: one machine, no second call."""
     lab.alpha.fail("submit", lost("alpha"), after=True)
-    held = create(lab)
-    assert held.status == "running"
+    record = create(lab)
+    assert record.status == "running"
     assert lab.creates == len(lab.alive) == 1
 
 
@@ -230,14 +230,14 @@ def test_b26_a_request_that_was_overtaken_is_no_second_purchase(lab) -> None:
     lab.alpha.fail("submit", lost("alpha"))
     tokens, submit = set(), lab.alpha.submit
     lab.alpha.submit = lambda order: (tokens.add(order.token), submit(order))[1]
-    held = create(lab)
-    assert (held.provider, held.zone, lab.alpha.calls["submit"], len(tokens)) == (
+    record = create(lab)
+    assert (record.provider, record.zone, lab.alpha.calls["submit"], len(tokens)) == (
         "alpha",
         "north-a",
         2,
         1,
     )
-    assert [attempt.outcome for attempt in held.attempts] == ["acquired"]
+    assert [attempt.outcome for attempt in record.attempts] == ["acquired"]
     lab.alpha.submit(lab.alpha.orders[-1])
     assert len(lab.alive) == 1
 
@@ -248,8 +248,8 @@ def test_an_order_is_sent_again_once_and_an_unknown_code_never(lab) -> None:
     """
     lab.alpha.capabilities = lab.alpha.capabilities._replace(deduplicates=True)
     lab.alpha.fail("submit", lost("alpha"), times=2)
-    held = create(lab)
-    assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
+    record = create(lab)
+    assert [attempt.outcome for attempt in record.attempts] == ["OutcomeUnknown", "acquired"]
     lab.alpha.calls["submit"] = 0
     lab.alpha.fail("submit", errors.Unclassified("odd", provider="alpha", code="ODD"))
     other = create(lab, wanted(name="other"))
@@ -259,8 +259,8 @@ def test_an_order_is_sent_again_once_and_an_unknown_code_never(lab) -> None:
 def test_lost_answer_of_a_call_that_made_nothing_goes_on(lab) -> None:
     """When the cloud is certain that nothing was made, the walk goes on."""
     lab.alpha.fail("submit", lost("alpha"))
-    held = create(lab)
-    assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
+    record = create(lab)
+    assert [attempt.outcome for attempt in record.attempts] == ["OutcomeUnknown", "acquired"]
     assert len(lab.alive) == 1
 
 
@@ -271,13 +271,13 @@ def test_unknown_outcome_stops_everything(lab) -> None:
     lab.alpha.fail("submit", lost("alpha"), after=True)
     lab.alpha.fail("resume", lost("alpha"), times=99)
     world = lab.world()
-    held = run(operations.create(world, wanted(), "g1"))
-    assert held.status == "unsettled"
-    assert "nothing else is bought" in held.reasons[0]
+    record = run(operations.create(world, wanted(), "g1"))
+    assert record.status == "unsettled"
+    assert "nothing else is bought" in record.reasons[0]
     assert lab.creates == 1
     assert [entry.state for entry in world.journal.orders("rehearsal", "own")] == ["unsettled"]
     lab.alpha._faults.clear()
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert lab.alive == []
     assert world.journal.orders("rehearsal", "own") == ()
 
@@ -287,10 +287,10 @@ def test_unclassified_is_loud_and_settled_first(lab) -> None:
     goes on.
     """
     lab.alpha.fail("submit", errors.Unclassified("what is this", provider="alpha", code="X99"))
-    held = create(lab)
+    record = create(lab)
     assert lab.alpha.calls["resume"] == 1
     assert lab.said("warning: #1") and lab.said("X99")
-    assert held.attempts[0].outcome == "Unclassified"
+    assert record.attempts[0].outcome == "Unclassified"
 
 
 def test_any_other_exception_of_an_adapter_is_unclassified(lab) -> None:
@@ -298,8 +298,8 @@ def test_any_other_exception_of_an_adapter_is_unclassified(lab) -> None:
     purchase.
     """
     lab.alpha.fail("submit", ValueError("oops"), after=True)
-    held = create(lab)
-    assert held.status == "running"
+    record = create(lab)
+    assert record.status == "running"
     assert lab.creates == len(lab.alive) == 1
 
 
@@ -308,17 +308,17 @@ def test_b45_not_as_ordered_is_released_before_the_next(lab) -> None:
     one place or none.
     """
     lab.alpha.twist = lambda nodes: nodes[:1]
-    held = create(lab, wanted(ask(nodes=2)))
-    assert [attempt.outcome for attempt in held.attempts] == ["HalfMade", "acquired"]
-    assert len(held.handles) == len(lab.alive) == 2
-    assert {node.zone for node in lab.alive} == {held.zone}
+    record = create(lab, wanted(ask(nodes=2)))
+    assert [attempt.outcome for attempt in record.attempts] == ["HalfMade", "acquired"]
+    assert len(record.handles) == len(lab.alive) == 2
+    assert {node.zone for node in lab.alive} == {record.zone}
 
 
 def test_delivered_type_is_compared_with_the_order(lab) -> None:
     """A machine with another GPU than ordered is not accepted."""
     lab.alpha.twist = lambda nodes: [node._replace(gpu_type="A100") for node in nodes]
-    held = create(lab)
-    assert held.gpu_type == "H100"
+    record = create(lab)
+    assert record.gpu_type == "H100"
     assert [node.gpu_type for node in lab.alive] == ["H100"]
 
 
@@ -329,15 +329,15 @@ def test_b23_failed_clean_up_stops_the_walk(lab) -> None:
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha", code="503"), times=99)
     world = lab.world()
-    held = run(operations.create(world, wanted(ask(nodes=2)), "g1"))
-    assert held.status == "unsettled"
+    record = run(operations.create(world, wanted(ask(nodes=2)), "g1"))
+    assert record.status == "unsettled"
     assert lab.creates == 1
-    assert held.leftovers == tuple(node.handle for node in lab.alive)
-    assert held.leftovers[0].native_id in held.reasons[0] and "$20.00/h" in held.reasons[0]
+    assert record.leftovers == tuple(node.handle for node in lab.alive)
+    assert record.leftovers[0].native_id in record.reasons[0] and "$20.00/h" in record.reasons[0]
     with pytest.raises(errors.HalfMade, match="may still cost"):
-        run(operations.delete(world, held))
+        run(operations.delete(world, record))
     lab.alpha._faults.clear()
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert lab.alive == []
 
 
@@ -347,8 +347,8 @@ def test_b23_three_refused_deletes_are_overcome(lab) -> None:
     """
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha", code="503"), times=3)
-    held = create(lab, wanted(ask(nodes=2)))
-    assert held.status == "running"
+    record = create(lab, wanted(ask(nodes=2)))
+    assert record.status == "running"
     assert lab.alpha.calls["delete"] >= 4
 
 
@@ -357,9 +357,9 @@ def test_wait_runs_out_then_cancelled_and_next(lab) -> None:
     turn.
     """
     lab.alpha.create_s = 100_000
-    held = create(lab, wanted(ask(wait_s=60)))
-    assert held.provider == "beta"
-    assert [attempt.code for attempt in held.attempts][:2] == ["waited", "waited"]
+    record = create(lab, wanted(ask(wait_s=60)))
+    assert record.provider == "beta"
+    assert [attempt.code for attempt in record.attempts][:2] == ["waited", "waited"]
     assert len(lab.alive) == 1
 
 
@@ -372,8 +372,8 @@ def test_queue_is_waited_for_then_left_for_the_next(lab) -> None:
         ]
     )
     lab.alpha.queue_s = 100_000
-    held = create(lab, wanted(ask(spot=("flex-start", "spot"), wait_s=60)))
-    assert held.provider == "beta"
+    record = create(lab, wanted(ask(spot=("flex-start", "spot"), wait_s=60)))
+    assert record.provider == "beta"
     assert len(lab.alive) == 1
 
 
@@ -384,10 +384,10 @@ def test_last_hope_in_a_queue_is_kept_and_waited_on(lab) -> None:
     lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
     lab.alpha.queue_s = 1_000
     world, want = lab.world(), wanted(ask(spot=("flex-start",), wait_s=600))
-    held = run(operations.create(world, want, "g1"))
-    assert held.status == "queued" and held.reasons[0].startswith("queued")
-    assert run(operations.read(world, held)).status == "queued"
-    after = run(operations.update(world, held, want))
+    record = run(operations.create(world, want, "g1"))
+    assert record.status == "queued" and record.reasons[0].startswith("queued")
+    assert run(operations.read(world, record)).status == "queued"
+    after = run(operations.update(world, record, want))
     assert after.status == "running" and after.reasons == () and after.generation == "g1"
     assert lab.creates == len(lab.alive) == 1
 
@@ -407,6 +407,6 @@ def test_price_rose_refreshes_once_and_checks_the_cap(lab) -> None:
         raise errors.PriceRose("dearer now", provider="alpha", code="PRICE")
 
     lab.alpha.submit = rise
-    held = run(operations.create(world, wanted(ask(max_price_micro_usd=20_000_000)), "g1"))
-    assert (held.region, held.micro_usd) == ("south", 11_000_000)
+    record = run(operations.create(world, wanted(ask(max_price_micro_usd=20_000_000)), "g1"))
+    assert (record.region, record.micro_usd) == ("south", 11_000_000)
     assert lab.alpha.calls["offers"] == 2

@@ -68,14 +68,14 @@ class Days:
             | ({"fallback": gpus[1:]} if gpus[1:] else {})
         )
         spec = read_cluster("train", fields)
-        wanted = ClusterSpec(
+        cluster_spec = ClusterSpec(
             "own1",
             "train",
             spec.ask(),
             Setup(ssh_public_key="ssh-ed25519 AAAA me"),
             spec.fingerprint(),
         )
-        return asyncio.run(operations.create(self.world, wanted, "gen1"))
+        return asyncio.run(operations.create(self.world, cluster_spec, "gen1"))
 
 
 def machines():
@@ -95,12 +95,12 @@ def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider) -
     kind, settings, todo = EXPIRED[provider]
     days.fault(provider, BUYS[provider], kind, **settings)
     other = "aws" if provider == "gcp" else "gcp"
-    held = days.create(provider, other)
-    first, *_, last = held.attempts
+    record = days.create(provider, other)
+    first, *_, last = record.attempts
     assert (first.outcome, last.outcome) == ("BadCredentials", "acquired")
-    assert (other, 1) == (held.provider, len(machines()))
+    assert (other, 1) == (record.provider, len(machines()))
     assert is_a_line(first.message) and todo in first.message
-    assert sum(attempt.provider == provider for attempt in held.attempts) == 1
+    assert sum(attempt.provider == provider for attempt in record.attempts) == 1
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_an_expired_token_is_told_and_the_next_provider_serves(days, provider) -
 def test_a_clock_that_is_wrong_is_named(days, code, hint) -> None:
     """AWS refuses what a wrong clock signed: the line says to look at the clock."""
     days.fault("aws", BUYS["aws"], "http", status=403, reason=code)
-    held = days.create("aws", "gcp")
-    assert held.provider == "gcp" and hint in held.attempts[0].message
+    record = days.create("aws", "gcp")
+    assert record.provider == "gcp" and hint in record.attempts[0].message
 
 
 def test_a_google_token_that_a_wrong_clock_signed_names_the_clock() -> None:
@@ -150,12 +150,12 @@ def test_b29_a_look_that_fails_is_never_gone(days, provider, which) -> None:
     """Expired or refused keys, a wrong clock, a web page, a service that is down: what is held
     stays as it was told, and a line says why.
     """
-    held = days.create(provider)
+    record = days.create(provider)
     method, kinds = LOOKS[provider]
     kind, settings = [*kinds, ("html", {}), ("unavailable", {})][which]
     days.fault(provider, method, kind, **settings)
-    seen = asyncio.run(operations.read(days.world, held))
-    assert seen is not None and (seen.handles, seen.status) == (held.handles, "running")
+    seen = asyncio.run(operations.read(days.world, record))
+    assert seen is not None and (seen.handles, seen.status) == (record.handles, "running")
     said = [text for severity, text in days.lines if severity == "warning"]
     assert said and all(is_a_line(text) for text in said) and len(machines()) == 1
 
@@ -168,10 +168,15 @@ def test_one_provider_down_is_a_line_and_the_next_one_serves(days, provider, kin
     """
     days.fault(provider, BUYS[provider], kind)
     other = "aws" if provider == "gcp" else "gcp"
-    held = days.create(provider, other)
-    assert (other, "running", 1, ()) == (held.provider, held.status, len(machines()), held.reasons)
+    record = days.create(provider, other)
+    assert (other, "running", 1, ()) == (
+        record.provider,
+        record.status,
+        len(machines()),
+        record.reasons,
+    )
     assert all(
-        is_a_line(attempt.message) for attempt in held.attempts if attempt.outcome != "acquired"
+        is_a_line(attempt.message) for attempt in record.attempts if attempt.outcome != "acquired"
     )
 
 

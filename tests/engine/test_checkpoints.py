@@ -207,7 +207,7 @@ def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(ri
         }
     )
     open_store().set_latency("gcp", "job", 3_600)
-    held = lab.create(wanted)
+    record = lab.create(wanted)
     first = lab.world.journal.orders("rehearsal", "owner1")[-1].order
 
     process = machine.begin(first.setup.script.replace("sleep 10", "sleep 1"))
@@ -230,14 +230,14 @@ def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(ri
 
     assert rehearse.run(["preempt", "all"]) == 0
     lab.store.advance(60)
-    after = lab.read(held)
+    after = lab.read(record)
     assert after is None or after.status == "preempted"
     again = (
         asyncio.run(operations.create(lab.world, wanted, "g2"))
         if after is None
         else lab.update(after, wanted)
     )
-    assert again.status == "running" and again.handles != held.handles
+    assert again.status == "running" and again.handles != record.handles
     second = lab.world.journal.orders("rehearsal", "owner1")[-1].order
     assert second.token != first.token and second.setup.script_digest == first.setup.script_digest
     assert machine.run(second.setup.script.replace("sleep 10", "sleep 1")) == 0

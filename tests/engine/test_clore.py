@@ -103,28 +103,28 @@ def wanted(cap=None, capacity=ON_DEMAND_THEN_SPOT, options=(), name="bench"):
 def test_the_cheapest_fit_host_is_rented_and_released(market) -> None:
     """On demand first, the cheapest host that passes the filters; delete leaves nothing."""
     world = market.world()
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     assert (
-        held.status,
-        held.machine_type,
-        held.gpu_type,
-        held.gpu_count,
-        held.capacity,
-        held.micro_usd,
+        record.status,
+        record.machine_type,
+        record.gpu_type,
+        record.gpu_count,
+        record.capacity,
+        record.micro_usd,
     ) == ("running", "server-71002", "RTX-4090", 2, "on-demand", 490_000)
-    assert dict(held.machines[0].ports)[22]
-    assert held == ClusterRecord.from_dict(held.to_dict())
-    assert held.status == run(operations.read(world, held)).status
-    run(operations.delete(world, held))
+    assert dict(record.machines[0].ports)[22]
+    assert record == ClusterRecord.from_dict(record.to_dict())
+    assert record.status == run(operations.read(world, record)).status
+    run(operations.delete(world, record))
     assert market.alive == []
 
 
 def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market) -> None:
     """Every on-demand host is taken meanwhile: the walk ends on a spot bid."""
     market.store.set_stock("clore", "", "", "on-demand", 0)
-    held = run(operations.create(market.world(), wanted(cap=600_000), "g1"))
-    assert (held.capacity, held.machine_type) == ("spot", "server-71002")
-    assert {"OfferGone"} == {attempt.outcome for attempt in held.attempts[:-1]}
+    record = run(operations.create(market.world(), wanted(cap=600_000), "g1"))
+    assert (record.capacity, record.machine_type) == ("spot", "server-71002")
+    assert {"OfferGone"} == {attempt.outcome for attempt in record.attempts[:-1]}
     assert len(market.alive) == 1
 
 
@@ -139,17 +139,17 @@ def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market) -> None:
 def test_b25_a_lost_answer_is_adopted_not_bought_again(market, fault) -> None:
     """The engine looks the order up by its token and goes on with it: one POST, one order."""
     market.store.add_fault("clore", "create_order", fault[0], 1, **fault[1])
-    held = run(operations.create(market.world(), wanted(), "g1"))
-    assert held.status == "running"
+    record = run(operations.create(market.world(), wanted(), "g1"))
+    assert record.status == "running"
     assert 1 == len(market.posts) == len(market.alive)
-    assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
+    assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in record.handles]
 
 
 def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market) -> None:
     """Code 1 and no order within its time: certain, and the next server is tried."""
     market.store.add_fault("clore", "create_order", "http", 1, status=500)
-    held = run(operations.create(market.world(), wanted(), "g1"))
-    assert held.status == "running"
+    record = run(operations.create(market.world(), wanted(), "g1"))
+    assert record.status == "running"
     assert len(market.posts) == 2
     assert len(market.alive) == 1
 
@@ -172,9 +172,9 @@ def test_b25_code_zero_without_an_id_is_found_by_its_server(market) -> None:
     order.
     """
     market.store.add_fault("clore", "create_order", "slow", 1, lag_s=45)
-    held = run(operations.create(market.world(), wanted(), "g1"))
-    assert (held.status, len(market.posts), len(market.alive)) == ("running", 1, 1)
-    assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in held.handles]
+    record = run(operations.create(market.world(), wanted(), "g1"))
+    assert (record.status, len(market.posts), len(market.alive)) == ("running", 1, 1)
+    assert [f"orders/{market.alive[0].id}"] == [handle.native_id for handle in record.handles]
 
 
 def test_b25_a_server_that_was_taken_is_followed_by_the_next(market) -> None:
@@ -184,12 +184,12 @@ def test_b25_a_server_that_was_taken_is_followed_by_the_next(market) -> None:
     )
     world = market.world()
     servers = ordered(world)
-    held = run(operations.create(world, wanted(), "g1"))
-    assert held.status == "running" and len(market.alive) == 1
+    record = run(operations.create(world, wanted(), "g1"))
+    assert record.status == "running" and len(market.alive) == 1
     assert len(servers) == 2 and servers[0][0] != servers[1][0]
     assert (
-        held.attempts[0].outcome == "OfferGone"
-        and "server-already-rented" in held.attempts[0].message
+        record.attempts[0].outcome == "OfferGone"
+        and "server-already-rented" in record.attempts[0].message
     )
 
 
@@ -202,10 +202,10 @@ def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market) -> None
     )
     world = market.world()
     servers = ordered(world)
-    held = run(operations.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
-    assert held.attempts[0].outcome == "PriceRose" and "99.0" in held.attempts[0].message
+    record = run(operations.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
+    assert record.attempts[0].outcome == "PriceRose" and "99.0" in record.attempts[0].message
     assert (
-        held.micro_usd <= 600_000
+        record.micro_usd <= 600_000
         and all(bid < 99.0 for _, bid in servers)
         and len(market.alive) <= 1
     )
@@ -219,8 +219,8 @@ def test_b25_over_the_rate_waits_and_tries_the_same_server(market, fault) -> Non
     market.store.add_fault("clore", "create_order", fault[0], 2, **fault[1])
     world, begun = market.world(), market.clock.now()
     servers = ordered(world)
-    held = run(operations.create(world, wanted(), "g1"))
-    assert (held.status, len(market.alive)) == ("running", 1)
+    record = run(operations.create(world, wanted(), "g1"))
+    assert (record.status, len(market.alive)) == ("running", 1)
     assert len(servers) == 3 and len(set(servers)) == 1
     assert market.clock.now() - begun >= 10
 
@@ -252,21 +252,21 @@ def test_an_order_that_stays_unknown_blocks_further_buying(market) -> None:
         return real(body, **rest)
 
     client.create_order = create
-    held = run(operations.create(world, wanted(), "g1"))
-    assert held.status == "unsettled"
+    record = run(operations.create(world, wanted(), "g1"))
+    assert record.status == "unsettled"
     assert len(market.posts) == 1
     market.store.clear_faults()
-    held = run(operations.update(market.world(), held, wanted()))
-    assert held.status == "running"
+    record = run(operations.update(market.world(), record, wanted()))
+    assert record.status == "running"
     assert 1 == len(market.posts) == len(market.alive)
 
 
 def test_a_host_that_never_comes_up_is_cancelled_and_the_next_tried(market) -> None:
     """Past the start deadline the order is ended before another is bought."""
     market.store.add_fault("clore", "create_order", "slow", 1, seconds=1e6)
-    held = run(operations.create(market.world(), wanted(), "g1"))
-    assert (held.status, len(market.alive), len(market.posts)) == ("running", 1, 2)
-    assert held.attempts[0].outcome == "HalfMade"
+    record = run(operations.create(market.world(), wanted(), "g1"))
+    assert (record.status, len(market.alive), len(market.posts)) == ("running", 1, 2)
+    assert record.attempts[0].outcome == "HalfMade"
 
 
 @pytest.mark.parametrize(
@@ -294,13 +294,13 @@ def test_a_host_that_delivers_something_else_is_released_and_remembered(
     world = market.world()
     first = collect.market(world, wanted().ask).plan(wanted().ask).candidates[0]
     market.state.deliver(int(first.machine_type.removeprefix("server-")), **delivered)
-    held = run(operations.create(world, wanted(), "g1"))
-    assert [attempt.outcome for attempt in held.attempts] == ["NotWhatWasSold", "acquired"]
-    assert said in held.attempts[0].message, held.attempts[0].message
-    assert (held.status, len(market.alive)) == (
+    record = run(operations.create(world, wanted(), "g1"))
+    assert [attempt.outcome for attempt in record.attempts] == ["NotWhatWasSold", "acquired"]
+    assert said in record.attempts[0].message, record.attempts[0].message
+    assert (record.status, len(market.alive)) == (
         "running",
         1,
-    ) and held.machine_type != first.machine_type
+    ) and record.machine_type != first.machine_type
     (block,) = world.journal.blocks("rehearsal")
     assert (block.scope.machine_type, block.scope.capacity) == (first.machine_type, "")
 
@@ -312,8 +312,8 @@ def test_what_an_order_leaves_out_is_not_held_against_the_host(market) -> None:
     market.state.deliver(
         int(first.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""}
     )
-    held = run(operations.create(world, wanted(), "g1"))
-    assert (held.machine_type, len(held.attempts)) == (first.machine_type, 1)
+    record = run(operations.create(world, wanted(), "g1"))
+    assert (record.machine_type, len(record.attempts)) == (first.machine_type, 1)
 
 
 def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market) -> None:
@@ -321,9 +321,9 @@ def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market) -
     anew under the cap; never two stand.
     """
     world, want = market.world(), wanted(capacity=(Capacity("spot"),))
-    held = run(operations.create(world, want, "g1"))
+    record = run(operations.create(world, want, "g1"))
     market.state.bid(71002, "USD-Blockchain", 30.0)
-    seen = run(operations.read(world, held))
+    seen = run(operations.read(world, record))
     assert (seen.status, seen.detail) == ("preempted", "outbid, or ended by the host") or (
         seen.status,
         seen.detail,
@@ -344,9 +344,9 @@ def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market) -
 def test_b29_an_expired_rental_is_ended_and_not_rented_again(market) -> None:
     """The host's longest rental is over: ended, with that in the detail; an update rents nothing."""
     world, want = market.world(), wanted(capacity=(Capacity("on-demand"),))
-    held = run(operations.create(world, want, "g1"))
+    record = run(operations.create(world, want, "g1"))
     market.clock.advance(market.alive[0].mrl * 3_600 + 60)
-    seen = run(operations.read(world, held))
+    seen = run(operations.read(world, record))
     assert seen.status == "ended" and "longest rental" in seen.detail
     assert run(operations.update(world, seen, want)).status == "ended" and market.alive == []
 
@@ -356,9 +356,9 @@ def test_b29_a_service_that_does_not_answer_is_unreachable_not_outbid(market) ->
     that nobody could be asked.
     """
     world = market.world()
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     market.store.add_fault("clore", "my_orders", "unavailable", None)
-    seen = run(operations.read(world, held))
+    seen = run(operations.read(world, record))
     assert seen.status == "running" and seen.detail.startswith("unreachable")
 
 
@@ -382,12 +382,12 @@ def test_an_order_that_a_lost_run_never_saw_is_taken_over_from_another_home(
     relabelled, and buys none.
     """
     lost(market, monkeypatch, tmp_path, up_already)
-    held = run(operations.create(market.world(), WANTED, "g2"))
-    assert len(market.posts) == 1 and held.reasons == ()
+    record = run(operations.create(market.world(), WANTED, "g2"))
+    assert len(market.posts) == 1 and record.reasons == ()
     world = market.world()
     (node,) = run(world.call("clore", world.adapter("clore").find, "own", "train", "g2"))
-    assert node.handle == held.handles[0]
-    run(operations.delete(world, held))
+    assert node.handle == record.handles[0]
+    run(operations.delete(world, record))
     assert not market.alive
 
 

@@ -13,8 +13,8 @@ from tests.engine.test_clore import ordered, wanted
 
 def test_the_spec_s_filters_decide_at_the_order(market) -> None:
     """options.clore of the declaration refuse hosts that the plan still showed."""
-    held = run(operations.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
-    assert held.machine_type == "server-71001"
+    record = run(operations.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
+    assert record.machine_type == "server-71001"
 
 
 def test_the_spec_s_filters_decide_in_the_plan(market) -> None:
@@ -95,12 +95,12 @@ def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(mar
     """
     for number in (71001, 71002):
         market.state.change(number, allowed_coins=["bitcoin"])
-    held = run(operations.create(market.world(), wanted(), "g1"))
-    assert (held.status, held.machine_type) == ("running", "server-71003")
-    assert [attempt.outcome for attempt in held.attempts] == ["InsufficientFunds", "acquired"]
+    record = run(operations.create(market.world(), wanted(), "g1"))
+    assert (record.status, record.machine_type) == ("running", "server-71003")
+    assert [attempt.outcome for attempt in record.attempts] == ["InsufficientFunds", "acquired"]
     assert (
         "bitcoin a day, found 2000 CLORE-Blockchain, 500 USD-Blockchain, 0 bitcoin in the wallet"
-        in held.attempts[0].message
+        in record.attempts[0].message
     )
     assert len(market.posts) == 1
 
@@ -114,8 +114,8 @@ def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, 
     that fails.
     """
     market.state.set_wallet(empty, 0)
-    held = run(operations.create(market.world(), wanted(), "g1"))
-    assert (held.machine_type, len(held.attempts)) == ("server-71002", 1)
+    record = run(operations.create(market.world(), wanted(), "g1"))
+    assert (record.machine_type, len(record.attempts)) == ("server-71002", 1)
     assert [paid] == [made.coin for made in market.alive]
 
 
@@ -148,8 +148,8 @@ def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(mar
         "clore", "create_order", "http", 1, status=200, reason="not_enough_balance"
     )
     servers = ordered(world := market.world())
-    held = run(operations.create(world, wanted(), "g1"))
-    assert (held.status, held.machine_type) == ("running", "server-71003")
+    record = run(operations.create(world, wanted(), "g1"))
+    assert (record.status, record.machine_type) == ("running", "server-71003")
     assert [number for number, _ in servers] == [71002, 71003]
 
 
@@ -178,8 +178,8 @@ def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_
         "clore: 1 listing left out that cannot be read: server 71001: its"
         " price.on_demand.USD-Blockchain cannot be 1e5000"
     ]
-    held = run(operations.create(world, wanted(), "g1"))
-    assert held.machine_type == "server-71002"
+    record = run(operations.create(world, wanted(), "g1"))
+    assert record.machine_type == "server-71002"
     assert len(market.posts) == 1
 
 

@@ -53,8 +53,8 @@ def test_refusal_of_the_account_is_remembered_for_30_days_and_then_tried_once(la
     """
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", refusal)
-    held = run(operations.create(lab.world(), wanted(), "g1"))
-    assert held.zone != "north-a" and len(held.attempts) == 2
+    record = run(operations.create(lab.world(), wanted(), "g1"))
+    assert record.zone != "north-a" and len(record.attempts) == 2
     made = plan(lab)
     assert "north-a" not in {candidate.zone for candidate in made.candidates}
     assert (
@@ -128,6 +128,6 @@ def test_where_nothing_else_is_acceptable_a_purchase_asks_closed_places_too(lab)
     """
     lab.offers = table([offer("alpha", "north", "north-a")])
     lab.alpha.closed = lambda _region, zone: HOW
-    held = run(operations.create(lab.world(), wanted(), "g1"))
-    assert held.zone == "north-a" and lab.said("as far as is known; asking them all the same")
+    record = run(operations.create(lab.world(), wanted(), "g1"))
+    assert record.zone == "north-a" and lab.said("as far as is known; asking them all the same")
     assert closed_rows(plan(lab)) == {}

@@ -29,8 +29,8 @@ def test_killed_between_intent_and_call(lab) -> None:
     lab.alpha.fail("submit", Killed())
     world = killed_create(lab)
     assert lab.alive == []
-    held = run(operations.create(world, wanted(), "g2"))
-    assert held.generation == "g2" and len(lab.alive) == 1
+    record = run(operations.create(world, wanted(), "g2"))
+    assert record.generation == "g2" and len(lab.alive) == 1
     assert [
         entry.state for entry in world.journal.orders("rehearsal", "own", states=("failed", "made"))
     ] == ["failed", "made"]
@@ -42,18 +42,20 @@ def test_b26_killed_between_call_and_answer(lab) -> None:
     """
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
-    held = run(operations.create(world, wanted(), "g2"))
+    record = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == len(lab.alive) == 1
-    assert lab.alive[0].mark.generation == held.generation == "g2"
-    assert held.micro_usd == 10_000_000
+    assert lab.alive[0].mark.generation == record.generation == "g2"
+    assert record.micro_usd == 10_000_000
     assert lab.said("adopted")
 
 
 def test_b27_a_machine_that_a_killed_run_made_is_told_with_its_price(lab) -> None:
     """What the next run finds running is named, with what it costs per hour."""
     lab.alpha.fail("submit", Killed(), after=True)
-    held = run(operations.create(killed_create(lab), wanted(), "g2"))
-    assert lab.said(f"adopted {held.machines[0].name} (north-a, $10.00/h), made by an earlier run")
+    record = run(operations.create(killed_create(lab), wanted(), "g2"))
+    assert lab.said(
+        f"adopted {record.machines[0].name} (north-a, $10.00/h), made by an earlier run"
+    )
 
 
 def test_b26_killed_between_answer_and_state(lab) -> None:
@@ -62,14 +64,14 @@ def test_b26_killed_between_answer_and_state(lab) -> None:
     """
     run(operations.create(lab.world(), wanted(), "g1"))
     world = lab.world()
-    held = run(operations.create(world, wanted(), "g2"))
+    record = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == 1
     assert [
         launch.generation
         for launch in world.journal.launches("rehearsal", "own")
         if launch.ended_at is None
     ] == ["g2"]
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert lab.alive == []
 
 
@@ -78,9 +80,9 @@ def test_b26_same_paths_on_a_cloud_without_labels(lab) -> None:
     lab.alpha.marked = False
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
-    held = run(operations.create(world, wanted(), "g2"))
+    record = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == len(lab.alive) == 1
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert lab.alive == []
 
 
@@ -99,9 +101,9 @@ def test_other_fingerprint_is_deleted_first(lab) -> None:
     """
     run(operations.create(lab.world(), wanted(), "g1"))
     first = lab.alive[0].handle
-    held = run(operations.create(lab.world(), wanted(fingerprint="f2"), "g2"))
-    assert [node.handle for node in lab.alive] == list(held.handles)
-    assert first not in held.handles
+    record = run(operations.create(lab.world(), wanted(fingerprint="f2"), "g2"))
+    assert [node.handle for node in lab.alive] == list(record.handles)
+    assert first not in record.handles
 
 
 def test_other_fingerprint_that_cannot_be_deleted_is_the_end(lab) -> None:
@@ -123,8 +125,8 @@ def test_one_too_many_is_deleted_at_adoption(lab) -> None:
         created_at=twin.created_at + 9,
     )
     lab.alpha.machines[extra.handle] = extra
-    held = run(operations.create(lab.world(), wanted(), "g2"))
-    assert [node.handle for node in lab.alive] == [twin.handle] == list(held.handles)
+    record = run(operations.create(lab.world(), wanted(), "g2"))
+    assert [node.handle for node in lab.alive] == [twin.handle] == list(record.handles)
 
 
 def test_unsettled_order_of_an_earlier_run_stops_a_create(lab) -> None:
@@ -172,9 +174,9 @@ def test_b29_gone_is_none_and_blocks_the_place(lab) -> None:
     """All gone: no id any more, the place is left alone for a while, and the next create goes
     elsewhere.
     """
-    world, held = made(lab)
-    lab.alpha.preempt(held.handles[0])
-    assert run(operations.read(world, held)) is None
+    world, record = made(lab)
+    lab.alpha.preempt(record.handles[0])
+    assert run(operations.read(world, record)) is None
     assert [block.scope.zone for block in world.journal.blocks("rehearsal")] == ["north-a"]
     assert run(operations.create(world, wanted(), "g2")).zone == "north-b"
 
@@ -183,9 +185,9 @@ def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab) -> N
     """Taken back but still there: status preempted; update deletes it before it buys, under the
     same generation.
     """
-    world, held = made(lab)
-    lab.alpha.preempt(held.handles[0], remains=True)
-    seen = run(operations.read(world, held))
+    world, record = made(lab)
+    lab.alpha.preempt(record.handles[0], remains=True)
+    seen = run(operations.read(world, record))
     assert (seen.status, seen.reasons) == ("preempted", ())
     after = run(operations.update(world, seen, wanted()))
     assert after.status == "running" and after.generation == "g1"
@@ -196,9 +198,9 @@ def test_b29_unreachable_changes_nothing(lab) -> None:
     """A provider that can't be reached is a warning: the record stays, but for the detail; nothing
     counts as gone.
     """
-    world, held = made(lab)
+    world, record = made(lab)
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=99)
-    assert run(operations.read(world, held)) == held._replace(detail="unreachable: down")
+    assert run(operations.read(world, record)) == record._replace(detail="unreachable: down")
     assert lab.said("could not be asked")
 
 
@@ -206,9 +208,9 @@ def test_b45_lost_node_is_degraded_and_the_whole_is_placed_anew(lab) -> None:
     """Some nodes gone: degraded, with a reason; update releases the rest and gets the whole cluster
     in one place.
     """
-    world, held = made(lab, nodes=2)
-    lab.alpha.preempt(held.handles[1])
-    seen = run(operations.read(world, held))
+    world, record = made(lab, nodes=2)
+    lab.alpha.preempt(record.handles[1])
+    seen = run(operations.read(world, record))
     assert seen.status == "degraded" and "1 of 2" in seen.reasons[0]
     after = run(operations.update(world, seen, wanted(ask(nodes=2))))
     assert after.status == "running" and after.reasons == () and len(lab.alive) == 2
@@ -220,10 +222,10 @@ def test_b45_rest_that_cannot_be_deleted_stays_in_state(lab) -> None:
     """If the rest of a degraded cluster can't be deleted, nothing is bought, and the reason says
     what it costs.
     """
-    world, held = made(lab, nodes=2)
-    lab.alpha.preempt(held.handles[1])
+    world, record = made(lab, nodes=2)
+    lab.alpha.preempt(record.handles[1])
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
-    after = run(operations.update(world, held, wanted(ask(nodes=2))))
+    after = run(operations.update(world, record, wanted(ask(nodes=2))))
     assert after.status == "unsettled" and "$20.00/h" in after.reasons[0]
     assert lab.creates == 1
 
@@ -233,11 +235,11 @@ def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains) -> None:
     """After its own limit a cluster is shown as ended, and neither refresh nor update buys a new
     one.
     """
-    world, held = made(lab, ttl_s=3600)
-    assert held.ends_at == held.launched_at + 3600
+    world, record = made(lab, ttl_s=3600)
+    assert record.ends_at == record.launched_at + 3600
     lab.clock.advance(3600)
-    lab.alpha.end(held.handles[0], remains=remains)
-    seen = run(operations.read(world, held))
+    lab.alpha.end(record.handles[0], remains=remains)
+    seen = run(operations.read(world, record))
     assert seen.status == "ended" and seen.generation == "g1"
     assert run(operations.read(world, seen)).status == "ended"
     assert run(operations.update(world, seen, wanted(ask(ttl_s=3600)))).status == "ended"
@@ -248,10 +250,10 @@ def test_b34_ended_by_its_limit_is_not_bought_again(lab, remains) -> None:
 
 def test_gone_before_its_limit_is_not_ended(lab) -> None:
     """Gone long before the limit is a loss, not an end."""
-    world, held = made(lab, ttl_s=36_000)
+    world, record = made(lab, ttl_s=36_000)
     lab.clock.advance(3600)
-    lab.alpha.end(held.handles[0])
-    assert run(operations.read(world, held)) is None
+    lab.alpha.end(record.handles[0])
+    assert run(operations.read(world, record)) is None
 
 
 # Update and reclaim
@@ -261,14 +263,14 @@ def test_update_edits_in_place_what_the_adapter_can(lab) -> None:
     """Labels and key are written on the machine; a time limit that the adapter can't edit is said
     to need a replacement.
     """
-    world, held = made(lab)
+    world, record = made(lab)
     want = wanted(
         setup=Setup(labels=(("team", "nlp"),), ssh_public_key="ssh-ed25519 AAAA me", ttl_s=7200)
     )
-    after = run(operations.update(world, held, want))
+    after = run(operations.update(world, record, want))
     assert lab.alpha.updates == [
         (
-            held.handles[0],
+            record.handles[0],
             {"labels": {"team": "nlp"}, "ssh_key": "ssh-ed25519 AAAA me", "ssh_user": "gpus"},
         )
     ]
@@ -280,15 +282,15 @@ def test_update_edits_in_place_what_the_adapter_can(lab) -> None:
 
 def test_the_record_keeps_the_disk_that_was_bought(lab) -> None:
     """Another size declared since shrinks no disk, so the record says what the machine has."""
-    world, held = made(lab, wanted(setup=Setup(disk_gib=200)))
-    assert dict(held.applied)["disk_gib"] == "200"
+    world, record = made(lab, wanted(setup=Setup(disk_gib=200)))
+    assert dict(record.applied)["disk_gib"] == "200"
     for size in (100, None):
-        held = run(
+        record = run(
             operations.update(
-                world, held, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))
+                world, record, wanted(setup=Setup(disk_gib=size, labels=(("size", str(size)),)))
             )
         )
-        assert dict(held.applied)["disk_gib"] == "200"
+        assert dict(record.applied)["disk_gib"] == "200"
     assert lab.creates == 1
 
 
@@ -306,21 +308,21 @@ def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab) -> Non
     """A mark without a generation is no other one's: what the record names is ended, not left as
     taken over.
     """
-    world, held = made(lab)
-    lab.alpha.relabel(held.handles[0], "")
-    run(operations.delete(world, held))
+    world, record = made(lab)
+    lab.alpha.relabel(record.handles[0], "")
+    run(operations.delete(world, record))
     assert lab.alive == []
 
 
 def test_update_of_policy_makes_no_purchase(lab) -> None:
     """Another fallback or cap changes nothing that runs."""
-    world, held = made(lab)
+    world, record = made(lab)
     after = run(
         operations.update(
-            world, held, wanted(ask("H200", "H100", max_price_micro_usd=1), fingerprint="f2")
+            world, record, wanted(ask("H200", "H100", max_price_micro_usd=1), fingerprint="f2")
         )
     )
-    assert (after.handles, after.entry, after.fingerprint) == (held.handles, 1, "f2")
+    assert (after.handles, after.entry, after.fingerprint) == (record.handles, 1, "f2")
     assert lab.creates == 1 and lab.alpha.updates == []
 
 
@@ -328,9 +330,9 @@ def test_update_that_no_longer_satisfies_says_so(lab) -> None:
     """A placement that does not serve the declaration any more has to be replaced, and the message
     says it.
     """
-    world, held = made(lab)
+    world, record = made(lab)
     with pytest.raises(errors.GpusError, match="no longer satisfies"):
-        run(operations.update(world, held, wanted(ask("A100-80GB"))))
+        run(operations.update(world, record, wanted(ask("A100-80GB"))))
 
 
 def test_update_settles_what_was_unsettled(lab) -> None:
@@ -340,9 +342,9 @@ def test_update_settles_what_was_unsettled(lab) -> None:
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"), after=True)
     lab.alpha.fail("resume", lost("alpha"), times=8)
-    held = run(operations.create(world, wanted(), "g1"))
-    assert held.status == "unsettled"
-    after = run(operations.update(world, held, wanted()))
+    record = run(operations.create(world, wanted(), "g1"))
+    assert record.status == "unsettled"
+    after = run(operations.update(world, record, wanted()))
     assert after.status == "running" and after.reasons == ()
     assert lab.creates == len(lab.alive) == 1
 
@@ -352,8 +354,8 @@ def test_update_buys_after_an_unsettled_order_made_nothing(lab) -> None:
     world = lab.world()
     lab.alpha.fail("submit", lost("alpha"))
     lab.alpha.fail("resume", lost("alpha"), times=8)
-    held = run(operations.create(world, wanted(), "g1"))
-    after = run(operations.update(world, held, wanted()))
+    record = run(operations.create(world, wanted(), "g1"))
+    after = run(operations.update(world, record, wanted()))
     assert after.status == "running" and after.generation == "g1" and len(lab.alive) == 1
 
 
@@ -363,10 +365,10 @@ def test_made_but_not_looked_at_is_verified_later(lab) -> None:
     """
     world = lab.world()
     lab.alpha.fail("observe", errors.Transient("down", provider="alpha"), times=7)
-    held = run(operations.create(world, wanted(), "g1"))
-    assert held.status == "unsettled" and len(held.handles) == 1
-    after = run(operations.update(world, held, wanted()))
-    assert after.status == "running" and after.handles == held.handles and after.reasons == ()
+    record = run(operations.create(world, wanted(), "g1"))
+    assert record.status == "unsettled" and len(record.handles) == 1
+    after = run(operations.update(world, record, wanted()))
+    assert after.status == "running" and after.handles == record.handles and after.reasons == ()
     assert lab.creates == len(lab.alive) == 1
 
 
@@ -375,9 +377,9 @@ def test_half_made_leftover_is_deleted_by_update_first(lab) -> None:
     lab.alpha.twist = lambda nodes: nodes[:1]
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=7)
     world = lab.world()
-    held = run(operations.create(world, wanted(ask(nodes=2)), "g1"))
-    assert held.leftovers
-    after = run(operations.update(world, held, wanted(ask(nodes=2))))
+    record = run(operations.create(world, wanted(ask(nodes=2)), "g1"))
+    assert record.leftovers
+    after = run(operations.update(world, record, wanted(ask(nodes=2))))
     assert after.status == "running" and after.leftovers == ()
     assert {node.handle for node in lab.alive} == set(after.handles)
 

@@ -105,25 +105,25 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk) -> None:
     """
     w = walk()
     w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
-    held = w.create()
+    record = w.create()
     assert (
         *(
-            held.provider,
-            held.zone,
-            held.machine_type,
-            held.gpu_type,
-            held.gpu_count,
-            held.status,
-            held.reasons,
+            record.provider,
+            record.zone,
+            record.machine_type,
+            record.gpu_type,
+            record.gpu_count,
+            record.status,
+            record.reasons,
         ),
     ) == ("aws", "use1-az1", "p5.48xlarge", "H100", 8, "running", ())
-    assert held.micro_usd == 55_040_000 and [attempt.provider for attempt in held.attempts] == [
+    assert record.micro_usd == 55_040_000 and [attempt.provider for attempt in record.attempts] == [
         "gcp",
         "aws",
     ]
     assert 1 == w.calls("ec2.CreateFleet") == w.calls("regionInstances.bulkInsert")
-    assert w.run(operations.read(w.world, held)).status == "running"
-    w.run(operations.delete(w.world, held))
+    assert w.run(operations.read(w.world, record)).status == "running"
+    w.run(operations.delete(w.world, record))
     assert machines() == [] and w.run(operations.settle(w.world, "own1")) == ()
     assert w.calls("ec2.DeleteSecurityGroup") and w.calls("ec2.CreateLaunchTemplate") == w.calls(
         "ec2.DeleteLaunchTemplate"
@@ -136,11 +136,11 @@ def test_b21_a_vcpu_limit_costs_one_call_a_region(walk) -> None:
     """
     w = walk(regions=("us-east-1", "us-east-2"))
     w.store.set_quota("aws", "us-east-1", "L-417A185B", 0)
-    held = w.create()
-    assert (held.region, w.calls("ec2.CreateFleet")) == ("us-east-2", 2)
+    record = w.create()
+    assert (record.region, w.calls("ec2.CreateFleet")) == ("us-east-2", 2)
     assert (
-        held.attempts[0].outcome,
-        held.attempts[0].code,
+        record.attempts[0].outcome,
+        record.attempts[0].code,
     ) == ("QuotaExceeded", "VcpuLimitExceeded")
 
 
@@ -150,8 +150,8 @@ def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk) -> No
     """
     w = walk(regions=("us-east-1",))
     w.store.add_fault("aws", "ec2.CreateFleet", "reply-lost")
-    held = w.create()
-    assert (held.status, w.calls("ec2.CreateFleet"), len(machines())) == ("running", 1, 1)
+    record = w.create()
+    assert (record.status, w.calls("ec2.CreateFleet"), len(machines())) == ("running", 1, 1)
 
 
 def test_b29_a_preempted_machine_is_placed_anew(walk) -> None:
@@ -161,10 +161,10 @@ def test_b29_a_preempted_machine_is_placed_anew(walk) -> None:
     from providers.rehearsal.clouds.aws import console
 
     w = walk(spot="only", regions=("us-east-1",))
-    held = w.create()
-    assert (held.capacity, held.zone) == ("spot", "use1-az1")
-    assert console.preempt(w.store, held.machines[0].name) == 1
-    assert w.run(operations.read(w.world, held)) is None
+    record = w.create()
+    assert (record.capacity, record.zone) == ("spot", "use1-az1")
+    assert console.preempt(w.store, record.machines[0].name) == 1
+    assert w.run(operations.read(w.world, record)) is None
     again = w.create("gen2")
     assert again.zone == "use1-az2" and len(machines()) == 1
 
@@ -183,24 +183,24 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
     w.wanted = w.wanted._replace(
         ask=w.wanted.ask._replace(providers=(provider,)), setup=w.spec.setup()
     )
-    held = w.create()
+    record = w.create()
     console = import_module(f"providers.rehearsal.clouds.{provider}.console")
-    assert console.preempt(w.store, held.machines[1].name) == 1
-    seen = w.run(operations.read(w.world, held, "replace-node"))
+    assert console.preempt(w.store, record.machines[1].name) == 1
+    seen = w.run(operations.read(w.world, record, "replace-node"))
     assert seen.status == "degraded" and "preempted" in seen.reasons[0]
     after = w.run(operations.update(w.world, seen, w.wanted))
-    assert ("running", held.zone, 2, ()) == (
+    assert ("running", record.zone, 2, ()) == (
         after.status,
         after.zone,
         len(after.handles),
         after.reasons,
     )
     assert (
-        held.handles[0] in after.handles
-        and held.handles[1] not in after.handles
+        record.handles[0] in after.handles
+        and record.handles[1] not in after.handles
         and len(machines()) == 2
     )
-    assert held.micro_usd == after.micro_usd
+    assert record.micro_usd == after.micro_usd
     if provider == "aws":
         ec2 = w.world.adapter("aws").real._client.service("ec2", after.region)
         ids = [handle.native_id.partition("/")[2] for handle in after.handles]
@@ -217,10 +217,10 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
 def test_labels_are_edited_in_place(walk) -> None:
     """A change of labels is tags on the same machine."""
     w = walk(regions=("us-east-1",))
-    held = w.create()
+    record = w.create()
     changed = w.wanted._replace(setup=w.wanted.setup._replace(labels=(("team", "x"),)))
-    after = w.run(operations.update(w.world, held, changed))
-    assert held.handles == after.handles and machines()[0]["labels"]["team"] == "x"
+    after = w.run(operations.update(w.world, record, changed))
+    assert record.handles == after.handles and machines()[0]["labels"]["team"] == "x"
 
 
 def test_all_clouds_sold_out_is_one_line_per_attempt(walk) -> None:

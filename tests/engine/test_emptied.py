@@ -16,20 +16,20 @@ def emptied_cluster(lab, want):
     was deleted in vain.
     """
     world = lab.world()
-    held = run(operations.create(world, want, "g1"))
-    lab.alpha.preempt(held.handles[-1])
-    seen = run(operations.read(world, held))
+    record = run(operations.create(world, want, "g1"))
+    lab.alpha.preempt(record.handles[-1])
+    seen = run(operations.read(world, record))
     for zone in ("north-a", "north-b", "south-a"):
         lab.alpha.stock[(zone, "spot")] = 0
     lab.beta.stock[("east-a", "spot")] = 0
     with pytest.raises(Emptied) as raised:
         run(operations.update(world, seen, want))
-    return world, held, raised.value
+    return world, record, raised.value
 
 
 def test_the_error_and_the_record_say_that_nothing_runs(lab) -> None:
     """Named with place and shape, not billed, with every attempt; nothing exists."""
-    _, held, error = emptied_cluster(lab, wanted(ask(nodes=2)))
+    _, record, error = emptied_cluster(lab, wanted(ask(nodes=2)))
     first, second = str(error).splitlines()[:2]
     assert (
         first
@@ -47,7 +47,7 @@ def test_the_error_and_the_record_say_that_nothing_runs(lab) -> None:
         GONE,
         0,
         (),
-        held.generation,
+        record.generation,
     )
     assert lab.alive == []
 
@@ -71,8 +71,8 @@ def test_a_look_drops_it_and_an_update_tries_again(lab) -> None:
 )
 def test_what_is_not_certain_is_not_called_nothing(lab, error) -> None:
     """While something of the new one may exist, the error stays what it is."""
-    held = run(operations.create(lab.world(), wanted(), "g1"))
-    assert emptied(held, wanted(), "g2", error) is error
+    record = run(operations.create(lab.world(), wanted(), "g1"))
+    assert emptied(record, wanted(), "g2", error) is error
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_what_is_not_certain_is_not_called_nothing(lab, error) -> None:
 )
 def test_whatever_refused_the_purchase_the_previous_machine_is_named(lab, error) -> None:
     """No place, no credentials, no budget: the reason follows the statement."""
-    held = run(operations.create(lab.world(), wanted(), "g1"))
-    made = emptied(held, wanted(), "g2", error)
+    record = run(operations.create(lab.world(), wanted(), "g1"))
+    made = emptied(record, wanted(), "g2", error)
     assert (
         isinstance(made, Emptied)
         and str(made).endswith(f"\n{error}")

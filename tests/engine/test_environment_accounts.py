@@ -86,17 +86,17 @@ def test_what_a_profile_of_the_environment_bought_is_found_under_another(
     """
     monkeypatch.setenv("AWS_PROFILE", "work")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "mars-north-1")
-    held = run(operations.create(opened(), wanted(), "g1"))
+    record = run(operations.create(opened(), wanted(), "g1"))
     assert {"account": NUMBERS["work"], "profile": "work", "regions": "us-east-1"} == dict(
-        held.account
+        record.account
     )
-    assert "hidden-value" not in repr(held.to_dict())
+    assert "hidden-value" not in repr(record.to_dict())
     monkeypatch.setenv("AWS_PROFILE", "home")
     world = opened()
     assert NUMBERS["home"] == world.adapter("aws").account["account"]
-    assert run(operations.read(world, held)).status == "running"
-    assert NUMBERS["work"] == world.adapter("aws", held.account).account["account"]
-    run(operations.delete(world, held))
+    assert run(operations.read(world, record)).status == "running"
+    assert NUMBERS["work"] == world.adapter("aws", record.account).account["account"]
+    run(operations.delete(world, record))
     profiles.moment += 60
     assert profiles.left()[0] == []
 
@@ -108,9 +108,9 @@ def test_keys_win_over_a_profile_and_name_none(opened, monkeypatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "home")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-    held = run(operations.create(opened(), wanted(), "g1"))
-    assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(held.account)
-    assert run(operations.read(opened(), held)).status == "running"
+    record = run(operations.create(opened(), wanted(), "g1"))
+    assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(record.account)
+    assert run(operations.read(opened(), record)).status == "running"
 
 
 def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles) -> None:
@@ -119,8 +119,8 @@ def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles) ->
     """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-    held = run(operations.create(opened(), wanted(), "g1"))
-    assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(held.account)
+    record = run(operations.create(opened(), wanted(), "g1"))
+    assert {"account": NUMBERS["work"], "regions": "us-east-1"} == dict(record.account)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKother")
     before = profiles.count("TerminateInstances")
     with pytest.raises(
@@ -130,18 +130,18 @@ def test_keys_of_another_account_touch_nothing(opened, monkeypatch, profiles) ->
             " 333333333333"
         ),
     ):
-        opened().adapter("aws", held.account)
+        opened().adapter("aws", record.account)
     with pytest.raises(Exception, match="111111111111"):
-        run(operations.delete(opened(), held))
+        run(operations.delete(opened(), record))
     assert before == profiles.count("TerminateInstances")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
-    gone = held._replace(
-        account=tuple(sorted({**dict(held.account), "profile": "renamed"}.items()))
+    gone = record._replace(
+        account=tuple(sorted({**dict(record.account), "profile": "renamed"}.items()))
     )
     assert run(operations.read(opened(), gone)).status == "running", (
         "a profile that is no more, and keys of the same account"
     )
-    assert "account 111111111111" in said("aws", held.account)
+    assert "account 111111111111" in said("aws", record.account)
 
 
 def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, profiles) -> None:
@@ -161,13 +161,13 @@ def test_b29_keys_that_expired_later_are_no_word_that_it_is_gone(opened, monkeyp
     """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKwork")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-    held = run(operations.create(opened(), wanted(), "g1"))
+    record = run(operations.create(opened(), wanted(), "g1"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKexpired")
     lines = []
     world = opened()
     world.report = lambda severity, text: lines.append((severity, text))
-    seen = run(operations.read(world, held))
-    assert (seen.status, seen.handles) == ("running", held.handles)
+    seen = run(operations.read(world, record))
+    assert (seen.status, seen.handles) == ("running", record.handles)
     assert any(severity == "warning" and "ExpiredToken" in text for severity, text in lines)
 
 

@@ -144,7 +144,7 @@ def test_process_id_used_again_is_another_process() -> None:
 def test_lease_waits_for_an_abandoned_run_to_clean_up(lab) -> None:
     """A delete waits for the process that is still cleaning up, instead of failing at once."""
     world = lab.world()
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     world.journal.take("rehearsal", "own", "train", "cleaner", lab.clock.now())
     real = lab.clock.sleep
 
@@ -154,7 +154,7 @@ def test_lease_waits_for_an_abandoned_run_to_clean_up(lab) -> None:
             world.journal.drop("rehearsal", "own", "train", "cleaner")
 
     lab.clock.sleep = sleep
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert lab.alive == []
 
 
@@ -163,10 +163,10 @@ def test_launches_keep_their_price_over_generations(lab) -> None:
     later.
     """
     world = lab.world()
-    held = run(operations.create(world, wanted(), "g1"))
+    known_record = run(operations.create(world, wanted(), "g1"))
     lab.clock.advance(3600)
-    lab.alpha.preempt(held.handles[0])
-    run(operations.update(world, held, wanted()))
+    lab.alpha.preempt(known_record.handles[0])
+    run(operations.update(world, known_record, wanted()))
     first, second = world.journal.launches("rehearsal", "own")
     assert first.ended_at is not None and second.ended_at is None
     assert first.micro_usd == second.micro_usd == 10_000_000
@@ -223,18 +223,18 @@ def test_what_another_owner_stopped_and_kept_is_still_named(lab) -> None:
     """
     world = lab.world()
     world.journal.owned("rehearsal", "own", "gpus", "dev")
-    held = run(operations.create(world, wanted(), "1111aaaa2222"))
+    record = run(operations.create(world, wanted(), "1111aaaa2222"))
     assert [
         launch.native_ids for launch in world.journal.previous("rehearsal", "new", "gpus", "dev")
-    ] == [tuple(each.native_id for each in held.handles)]
-    world.journal.stopped(held._replace(status="stopped"), world.clock.now())
+    ] == [tuple(each.native_id for each in record.handles)]
+    world.journal.stopped(record._replace(status="stopped"), world.clock.now())
     assert [
         launch.native_ids for launch in world.journal.previous("rehearsal", "new", "gpus", "dev")
-    ] == [tuple(each.native_id for each in held.handles)]
+    ] == [tuple(each.native_id for each in record.handles)]
     assert (
         world.journal.previous("rehearsal", "own", "gpus", "dev")
         == world.journal.previous("rehearsal", "new", "gpus", "other")
         == ()
     )
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert world.journal.previous("rehearsal", "new", "gpus", "dev") == ()

@@ -45,11 +45,11 @@ def test_what_was_taken_back_is_not_bought_again_from_a_stranger(lab, world) -> 
     """After a preemption with no room elsewhere, an update (and so a watch's round) ends with
     nothing rather than at a stranger's.
     """
-    held = run(operations.create(world, wanted(), "g1"))
-    lab.alpha.preempt(held.handles[0], remains=True)
+    record = run(operations.create(world, wanted(), "g1"))
+    lab.alpha.preempt(record.handles[0], remains=True)
     lab.none_at_alpha()
     with pytest.raises(errors.AllFailed):
-        run(operations.update(world, held, wanted()))
+        run(operations.update(world, record, wanted()))
     assert lab.beta.calls["submit"] == 0
 
 
@@ -58,22 +58,24 @@ def test_a_reclaim_does_not_move_to_a_stranger(lab, world) -> None:
     lab.none_at_alpha()
     lab.alpha.stock["north-a", "spot"] = 1
     fallback = wanted(ask("A100-80GB"))
-    held = run(operations.create(world, fallback, "g1"))
+    record = run(operations.create(world, fallback, "g1"))
     lab.none_at_alpha()
-    after = run(operations.reclaim(world, held._replace(entry=1), wanted(ask("H100", "A100-80GB"))))
-    assert after.handles == held.handles and lab.beta.calls["submit"] == 0
+    after = run(
+        operations.reclaim(world, record._replace(entry=1), wanted(ask("H100", "A100-80GB")))
+    )
+    assert after.handles == record.handles and lab.beta.calls["submit"] == 0
 
 
 def test_a_strangers_host_of_before_the_rule_runs_on_until_it_is_replaced(lab, world) -> None:
     """What runs at a marketplace stays when the declaration no longer allows one: an update buys
     and deletes nothing.
     """
-    held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
-    after = run(operations.update(world, held, wanted()))
-    assert (after.handles, after.status) == (held.handles, "running")
+    record = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
+    after = run(operations.update(world, record, wanted()))
+    assert (after.handles, after.status) == (record.handles, "running")
     assert (lab.creates, lab.beta.calls["delete"]) == (1, 0)
-    lab.beta.preempt(held.handles[0], remains=True)
-    assert run(operations.update(world, held, wanted())).provider == "alpha", (
+    lab.beta.preempt(record.handles[0], remains=True)
+    assert run(operations.update(world, record, wanted())).provider == "alpha", (
         "its replacement goes elsewhere"
     )
 
@@ -84,6 +86,6 @@ def test_a_reclaim_within_one_choice_moves_nothing(lab, rank) -> None:
     of the first choice already.
     """
     world = lab.world()
-    held = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
-    after = run(operations.reclaim(world, held, wanted(ask(rank=rank))))
-    assert after.handles == held.handles and lab.creates == 1
+    record = run(operations.create(world, wanted(ask(providers=("beta",))), "g1"))
+    after = run(operations.reclaim(world, record, wanted(ask(rank=rank))))
+    assert after.handles == record.handles and lab.creates == 1

@@ -58,8 +58,8 @@ class Rig:
     def create(self, wanted, generation="g1"):
         return self.run(operations.create(self.world, wanted, generation))
 
-    def read(self, held):
-        return self.run(operations.read(self.world, held))
+    def read(self, record):
+        return self.run(operations.read(self.world, record))
 
     def live(self):
         return (
@@ -84,22 +84,29 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     """It ends, is read as ended for ever, an update leaves it, another run of the program with the
     same spec adopts it; delete leaves nothing.
     """
-    held = rig.create(rig.wanted(JOB))
-    assert (held.status, held.kind, held.gpu_type, held.reasons) == ("running", "job", "L4", ())
+    record = rig.create(rig.wanted(JOB))
+    assert (record.status, record.kind, record.gpu_type, record.reasons) == (
+        "running",
+        "job",
+        "L4",
+        (),
+    )
     rig.store.advance(60)
-    held = rig.read(held)
-    assert held.status == "ended" and "exit code 0" in held.machines[0].detail
+    record = rig.read(record)
+    assert record.status == "ended" and "exit code 0" in record.machines[0].detail
     assert any("the job is done" in line and "exit code 0" in line for line in rig.said)
-    assert held == ClusterRecord.from_dict(held.to_dict())
+    assert record == ClusterRecord.from_dict(record.to_dict())
     rig.store.advance(30 * 86_400)
-    held = rig.read(held)
+    record = rig.read(record)
     assert (
         "ended"
-        == held.status
-        == rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status
+        == record.status
+        == rig.run(operations.update(rig.world, record, rig.wanted(JOB))).status
     )
     again = rig.create(rig.wanted(JOB), "g2")
-    assert ("ended", held.handles) == (again.status, again.handles) and rig.sent("FunctionMap") == 1
+    assert ("ended", record.handles) == (again.status, again.handles) and rig.sent(
+        "FunctionMap"
+    ) == 1
     rig.run(operations.delete(rig.world, again))
     assert rig.live() == []
 
@@ -109,33 +116,33 @@ def test_a_failed_job_stays_failed(rig) -> None:
     when Modal forgets the app.
     """
     rig.store.add_fault("modal", "FunctionMap", "op-error", code="7")
-    held = rig.create(rig.wanted(JOB))
+    record = rig.create(rig.wanted(JOB))
     rig.store.advance(60)
-    held = rig.read(held)
-    assert (held.status, held.reasons) == ("failed", ())
+    record = rig.read(record)
+    assert (record.status, record.reasons) == ("failed", ())
     assert any("the job failed" in line and "exit code 7" in line for line in rig.said)
-    assert rig.run(operations.update(rig.world, held, rig.wanted(JOB))).status == "failed"
-    asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, held.handles[0]))
+    assert rig.run(operations.update(rig.world, record, rig.wanted(JOB))).status == "failed"
+    asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, record.handles[0]))
     rig.store.advance(60)
-    assert rig.read(held).status == "failed" and rig.sent("FunctionMap") == 1
+    assert rig.read(record).status == "failed" and rig.sent("FunctionMap") == 1
 
 
 def test_a_job_that_is_over_at_the_first_look_was_had(rig) -> None:
     """A job shorter than the first poll counts as had: nothing is deleted and nothing bought twice."""
     rig.store.set_latency("modal", "job", 0.1)
     rig.store.set_latency("modal", "create", 0.1)
-    held = rig.create(rig.wanted(JOB))
-    assert (held.status, rig.sent("FunctionMap")) == ("ended", 1) and [
-        attempt.outcome for attempt in held.attempts
+    record = rig.create(rig.wanted(JOB))
+    assert (record.status, rig.sent("FunctionMap")) == ("ended", 1) and [
+        attempt.outcome for attempt in record.attempts
     ] == ["acquired"]
 
 
 def test_a_running_job_that_is_gone_is_told(rig) -> None:
     """An app that somebody stopped while its job ran is gone: the next `up` makes a new one."""
-    held = rig.create(rig.wanted(JOB))
-    asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, held.handles[0]))
+    record = rig.create(rig.wanted(JOB))
+    asyncio.run(rig.world.call("modal", rig.world.adapter("modal").delete, record.handles[0]))
     rig.store.advance(60)
-    assert rig.read(held) is None
+    assert rig.read(record) is None
 
 
 def test_another_run_is_another_job(rig) -> None:
@@ -151,8 +158,8 @@ def test_another_run_is_another_job(rig) -> None:
 def test_a_lost_start_is_one_job(rig, fault) -> None:
     """Modal started it and the answer was lost: the engine finds that one."""
     rig.store.add_fault("modal", "FunctionMap", fault)
-    held = rig.create(rig.wanted(JOB))
-    assert (held.status, rig.sent("FunctionMap"), len(rig.live())) == ("running", 1, 1)
+    record = rig.create(rig.wanted(JOB))
+    assert (record.status, rig.sent("FunctionMap"), len(rig.live())) == ("running", 1, 1)
 
 
 def test_a_start_that_never_arrived_is_sent_again(rig) -> None:
@@ -160,8 +167,8 @@ def test_a_start_that_never_arrived_is_sent_again(rig) -> None:
     there is one job.
     """
     rig.store.add_fault("modal", "FunctionMap", "unavailable")
-    held = rig.create(rig.wanted(JOB))
-    assert (held.status, len(rig.live())) == ("running", 1)
+    record = rig.create(rig.wanted(JOB))
+    assert (record.status, len(rig.live())) == ("running", 1)
     assert rig.store.connection().execute("SELECT count(*) FROM modal_call").fetchone()[0] == 1
 
 
@@ -188,9 +195,9 @@ def test_b46_destroy_waits_until_no_container_is_listed(rig, spec) -> None:
     bounded wait.
     """
     rig.store.set_latency("modal", "delete", 90)
-    held = rig.create(rig.wanted(spec))
+    record = rig.create(rig.wanted(spec))
     begun = rig.store.now()
-    rig.run(operations.delete(rig.world, held))
+    rig.run(operations.delete(rig.world, record))
     assert 90 <= rig.store.now() - begun < 600 and rig.live() == []
 
 
@@ -201,22 +208,22 @@ def test_b46_destroy_says_what_is_left_when_the_list_never_empties(rig) -> None:
     from providers.errors import HalfMade
 
     rig.store.set_latency("modal", "delete", 3 * 86_400)
-    held = rig.create(rig.wanted(SERVICE))
+    record = rig.create(rig.wanted(SERVICE))
     with pytest.raises(HalfMade, match="may still cost"):
-        rig.run(operations.delete(rig.world, held))
+        rig.run(operations.delete(rig.world, record))
     rig.store.advance(3 * 86_400)
-    rig.run(operations.delete(rig.world, held))
+    rig.run(operations.delete(rig.world, record))
 
 
 def test_a_service_is_updated_in_place_at_its_new_price(rig) -> None:
     """More containers: the same app is deployed anew once, and the price is that of the new bounds;
     nothing else changes.
     """
-    held = rig.create(rig.wanted(SERVICE))
-    assert held.machines[0].url.startswith("https://") and held.micro_usd == 1_612_188
+    record = rig.create(rig.wanted(SERVICE))
+    assert record.machines[0].url.startswith("https://") and record.micro_usd == 1_612_188
     more = {"modal": {**SERVICE["options"]["modal"], "max_containers": 4}}
-    after = rig.run(operations.update(rig.world, held, rig.wanted(SERVICE, options=more)))
-    assert (held.handles, 2 * 1_612_188, 2) == (
+    after = rig.run(operations.update(rig.world, record, rig.wanted(SERVICE, options=more)))
+    assert (record.handles, 2 * 1_612_188, 2) == (
         after.handles,
         after.micro_usd,
         rig.sent("AppPublish"),
@@ -233,12 +240,12 @@ def test_a_drifted_service_is_told_and_deployed_anew(rig) -> None:
     """Somebody raised the floor at Modal: the read names it as still to be done, the next update
     deploys the declaration, in place.
     """
-    held = rig.create(rig.wanted(SERVICE))
-    rig.world.adapter("modal").real.functions.apps.scale(held.machines[0].name, 5)
-    drifted = rig.read(held)
+    record = rig.create(rig.wanted(SERVICE))
+    rig.world.adapter("modal").real.functions.apps.scale(record.machines[0].name, 5)
+    drifted = rig.read(record)
     assert drifted.status == "running" and "min_containers is 5 instead of 1" in drifted.reasons[0]
     after = rig.run(operations.update(rig.world, drifted, rig.wanted(SERVICE)))
-    assert ((), held.handles, ()) == (after.reasons, after.handles, rig.read(after).reasons)
+    assert ((), record.handles, ()) == (after.reasons, after.handles, rig.read(after).reasons)
 
 
 def test_one_walk_takes_the_whole_list(rig) -> None:
@@ -246,20 +253,20 @@ def test_one_walk_takes_the_whole_list(rig) -> None:
     price.
     """
     rig.store.set_stock("modal", "", "", "", 0, gpu="L4")
-    held = rig.create(rig.wanted(JOB, fallback=["A10"]))
+    record = rig.create(rig.wanted(JOB, fallback=["A10"]))
     assert (
-        held.gpu_type,
-        held.entry,
+        record.gpu_type,
+        record.entry,
         rig.sent("AppPublish"),
-    ) == ("A10", 1, 1) and held.micro_usd == 1_108_494
+    ) == ("A10", 1, 1) and record.micro_usd == 1_108_494
 
 
 def test_a_killed_runs_service_is_adopted(rig) -> None:
     """What an earlier run deployed for the same declaration is taken over, with a new generation; a
     stray one is settled away.
     """
-    held = rig.create(rig.wanted(SERVICE))
+    record = rig.create(rig.wanted(SERVICE))
     again = rig.create(rig.wanted(SERVICE), "g2")
-    assert (held.handles, "service", 1) == (again.handles, again.kind, rig.sent("AppPublish"))
+    assert (record.handles, "service", 1) == (again.handles, again.kind, rig.sent("AppPublish"))
     assert again.machines[0].mark.generation == "g2"
     assert len(rig.run(operations.settle(rig.world, "owner1"))) == 1 and rig.live() == []

@@ -19,10 +19,10 @@ def declared(on_loss, nodes=3, **more):
 def lossy(lab, want, lost=1):
     """(world, what was held, what a look finds once `lost` machines were taken back)."""
     world = lab.world()
-    held = run(operations.create(world, want, "g1"))
-    for handle in held.handles[-lost:]:
+    record = run(operations.create(world, want, "g1"))
+    for handle in record.handles[-lost:]:
         lab.alpha.preempt(handle)
-    return world, held, run(operations.read(world, held, want.setup.on_loss))
+    return world, record, run(operations.read(world, record, want.setup.on_loss))
 
 
 def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab) -> None:
@@ -30,7 +30,7 @@ def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab) -> None:
     to nobody, and the whole is well again.
     """
     want = declared("replace-node")
-    world, held, seen = lossy(lab, want)
+    world, record, seen = lossy(lab, want)
     assert (
         seen.status == "degraded"
         and "the next `up` gets what is lost again in the same place" in seen.reasons[0]
@@ -43,15 +43,15 @@ def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab) -> None:
         3,
         "north-a",
     )
-    assert after.handles[:2] == held.handles[:2] and len(set(after.handles)) == 3
+    assert after.handles[:2] == record.handles[:2] and len(set(after.handles)) == 3
     assert {node.handle for node in lab.alive} == set(after.handles)
     order = lab.alpha.orders[-1]
     assert (len(order.node_names), order.joins, order.candidates[0].zone) == (
         1,
-        held.handles[:2],
+        record.handles[:2],
         "north-a",
     )
-    assert after.micro_usd == held.micro_usd
+    assert after.micro_usd == record.micro_usd
     assert run(operations.read(world, after, "replace-node")).reasons == ()
     run(operations.delete(world, after))
     assert lab.alive == []
@@ -62,11 +62,11 @@ def test_b45_replace_node_without_room_keeps_the_rest_and_asks_again(lab) -> Non
     and the next update asks again.
     """
     want = declared("replace-node")
-    world, held, seen = lossy(lab, want, lost=2)
+    world, record, seen = lossy(lab, want, lost=2)
     lab.alpha.stock[("north-a", "spot")] = 0
     after = run(operations.update(world, seen, want))
     assert after.status == "degraded" and "north-a has no further one now" in after.reasons[0]
-    assert [node.handle for node in lab.alive] == list(held.handles[:1])
+    assert [node.handle for node in lab.alive] == list(record.handles[:1])
     assert run(operations.read(world, after, "replace-node")).status == "degraded"
     lab.alpha.stock.clear()
     again = run(operations.update(world, run(operations.read(world, after, "replace-node")), want))
@@ -97,9 +97,9 @@ def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab) -> None:
     """A lost machine that remains, stopped, is deleted and confirmed before another is bought."""
     want = declared("replace-node", nodes=2)
     world = lab.world()
-    held = run(operations.create(world, want, "g1"))
-    lab.alpha.preempt(held.handles[1], remains=True)
-    seen = run(operations.read(world, held, "replace-node"))
+    record = run(operations.create(world, want, "g1"))
+    lab.alpha.preempt(record.handles[1], remains=True)
+    seen = run(operations.read(world, record, "replace-node"))
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
     stuck = run(operations.update(world, seen, want))
     assert stuck.status == "unsettled" and lab.creates == 1
@@ -115,7 +115,7 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
     twice.
     """
     want = declared("replace-node")
-    world, held, seen = lossy(lab, want)
+    world, record, seen = lossy(lab, want)
     lab.alpha.fail("submit" if fault == "call" else "observe", Killed(), after=True)
     if fault == "answer":
         lab.alpha._faults.clear()
@@ -126,7 +126,7 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
     lab.clock.advance(5)
     if then == "read":
         seen = run(operations.read(again, seen, "replace-node"))
-        assert seen.handles == held.handles or len(seen.leftovers) == 0
+        assert seen.handles == record.handles or len(seen.leftovers) == 0
     after = run(operations.update(again, seen, want))
     assert lab.creates == creates
     assert (after.status, after.nodes, len(after.handles)) == ("running", 3, 3)
@@ -163,8 +163,8 @@ def test_b45_report_leaves_a_loss_alone(lab) -> None:
     what is left.
     """
     want = declared("report")
-    world, held, seen = lossy(lab, want)
-    assert (seen.status, seen.reasons, seen.handles) == ("degraded", (), held.handles)
+    world, record, seen = lossy(lab, want)
+    assert (seen.status, seen.reasons, seen.handles) == ("degraded", (), record.handles)
     assert lab.said("degraded: 2 of 3 machines are left") and lab.said(
         "`on_loss: report` leaves it so"
     )
@@ -174,7 +174,7 @@ def test_b45_report_leaves_a_loss_alone(lab) -> None:
         )
     )
     assert (after.status, after.reasons, lab.creates) == ("degraded", (), 1)
-    assert [handle for handle, _ in lab.alpha.updates] == list(held.handles[:2])
+    assert [handle for handle, _ in lab.alpha.updates] == list(record.handles[:2])
     run(operations.update(world, after, declared("replace-all")))
     assert lab.creates == 2 and len(lab.alive) == 3
 
@@ -182,10 +182,10 @@ def test_b45_report_leaves_a_loss_alone(lab) -> None:
 def test_what_is_bought_again_ends_with_the_rest(lab) -> None:
     """A machine that is bought to stand beside others has what is left of their time."""
     want = declared("replace-node", ttl_s=7200)
-    world, held, seen = lossy(lab, want)
+    world, record, seen = lossy(lab, want)
     lab.clock.advance(3600)
     after = run(operations.update(world, seen, want))
-    assert after.ends_at == held.ends_at
+    assert after.ends_at == record.ends_at
     assert 3500 <= lab.alpha.orders[-1].setup.ttl_s <= 3600
 
 
@@ -195,8 +195,8 @@ def test_b45_a_replaced_node_leaves_one_placement_in_the_journal(lab) -> None:
     """
     lab.clock.advance(0.4)
     want = declared("replace-node")
-    world, held, seen = lossy(lab, want)
-    assert held.launched_at % 1
+    world, record, seen = lossy(lab, want)
+    assert record.launched_at % 1
     after = run(
         operations.update(world, seen._replace(launched_at=float(int(seen.launched_at))), want)
     )

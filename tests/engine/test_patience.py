@@ -90,22 +90,22 @@ def test_a_read_of_a_hung_cloud_ends_at_the_limit_and_changes_nothing(many) -> N
     order, adds no time.
     """
     many.beta.stock = {("beta-a", "spot"): 0}
-    held = bought(many, "alpha", "train")
+    record = bought(many, "alpha", "train")
     with hung(many.alpha, many.beta):
         began = time.monotonic()
-        after = run(operations.read(many.world(), held))
+        after = run(operations.read(many.world(), record))
         took = time.monotonic() - began
-    assert after == held._replace(detail=after.detail) and "no answer within" in after.detail
+    assert after == record._replace(detail=after.detail) and "no answer within" in after.detail
     assert took < LIMIT_S + BUSY_S
 
 
 def test_rate_limits_hold_a_look_up_no_longer_than_its_limit(many) -> None:
     """What is to be waited for is longer than what is left: the look ends with what it knows."""
-    held = bought(many, "alpha", "train")
+    record = bought(many, "alpha", "train")
     many.alpha.fail("observe", RateLimited("slow down", provider="alpha"), times=9)
-    after = run(operations.read(many.world(), held))
+    after = run(operations.read(many.world(), record))
     assert (
-        after.status == held.status
+        after.status == record.status
         and "slow down" in after.detail
         and many.alpha.calls["observe"] < 9
     )
@@ -120,11 +120,11 @@ def test_what_is_held_elsewhere_is_shown_while_clouds_hang(many, name) -> None:
         bought(many, provider, f"on-{provider}", access.owner())
     with hung(many.alpha, many.gamma, many.delta):
         began = time.monotonic()
-        found = {machine.name: machine.held for machine in run(rentals.look(many.world(), name))}
+        found = {machine.name: machine.record for machine in run(rentals.look(many.world(), name))}
         took = time.monotonic() - began
     assert set(found) == ({"on-alpha", "on-beta", "on-gamma"} if not name else {"on-beta"})
     assert found["on-beta"].detail == "" and all(
-        "no answer" in held.detail for key, held in found.items() if key != "on-beta"
+        "no answer" in record.detail for key, record in found.items() if key != "on-beta"
     )
     assert took < LIMIT_S + BUSY_S
 
@@ -216,7 +216,7 @@ def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, me
     """Whichever of its calls hangs; the error names the machine, its price, and how to see that the
     cloud answers again.
     """
-    held = bought(many, "alpha", "train")
+    record = bought(many, "alpha", "train")
     with hung(many.alpha, methods=methods):
         began = time.monotonic()
         with pytest.raises(
@@ -226,12 +226,12 @@ def test_a_destroy_waits_for_a_hung_cloud_for_a_bounded_time(many, impatient, me
                 r" alpha` gets an answer"
             ),
         ) as told:
-            run(operations.delete(many.world(), held))
+            run(operations.delete(many.world(), record))
         took = time.monotonic() - began
     assert took < 7 * LIMIT_S + BUSY_S
     # What was seen gone is not named; whether there is more, only a search could tell.
-    assert methods == ("find",) or held.handles[0].native_id in str(told.value)
-    run(operations.delete(many.world(), held))
+    assert methods == ("find",) or record.handles[0].native_id in str(told.value)
+    run(operations.delete(many.world(), record))
     assert not many.alive
 
 
@@ -242,11 +242,11 @@ def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time
     """It is not known whether it made anything: the deletion fails, and says so."""
     many.alpha.fail("submit", OutcomeUnknown("lost", provider="alpha"), after=True)
     many.alpha.fail("resume", OutcomeUnknown("lost", provider="alpha"), times=99)
-    held = bought(many, "alpha", "train")
-    assert held.status == "unsettled"
+    record = bought(many, "alpha", "train")
+    assert record.status == "unsettled"
     many.alpha.heal("resume")
     work = (
-        (lambda world: operations.delete(world, held))
+        (lambda world: operations.delete(world, record))
         if settles == "one cluster"
         else (lambda world: operations.settle(world, "own"))
     )
@@ -274,9 +274,9 @@ def test_a_search_of_an_account_that_is_owed_ends_at_its_limit(many, impatient) 
 
 def test_a_cloud_that_answers_is_waited_for_in_a_destroy(many, impatient) -> None:
     """An answer that says to come back later is one: only time without any answer counts."""
-    held = bought(many, "alpha", "train")
+    record = bought(many, "alpha", "train")
     many.alpha.fail("delete", RateLimited("slow down", provider="alpha", retry_after_s=60), times=5)
-    run(operations.delete(many.world(), held))
+    run(operations.delete(many.world(), record))
     assert not many.alive
 
 
@@ -284,11 +284,11 @@ def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many,
     """The record says that it may still cost money; once the cloud answers, the same command ends
     it.
     """
-    held = bought(many, "alpha", "train")
+    record = bought(many, "alpha", "train")
     other = bought(many, "beta", "other")
     (node,) = many.beta.alive
     many.beta.machines[node.handle] = node._replace(mark=many.alpha.alive[0].mark)
-    both = held._replace(leftovers=other.handles)
+    both = record._replace(leftovers=other.handles)
     with (
         hung(many.alpha),
         pytest.raises(
@@ -296,10 +296,10 @@ def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many,
         ),
     ):
         run(operations.delete(many.world(), both))
-    assert [node.handle for node in many.alive] == list(held.handles), (
+    assert [node.handle for node in many.alive] == list(record.handles), (
         "the healthy cloud's machine is gone meanwhile"
     )
-    run(operations.delete(many.world(), held))
+    run(operations.delete(many.world(), record))
     assert not many.alive
 
 

@@ -248,8 +248,8 @@ def test_an_unsettled_order_names_its_provider_once(lab) -> None:
     told = errors.OutcomeUnknown("alpha: HTTP 503", provider="alpha", code="503")
     lab.alpha.fail("submit", told, times=99)
     lab.alpha.fail("resume", told, times=99)
-    held = run(operations.create(lab.world(), wanted(), "g1"))
-    assert "alpha: it is not known" in held.reasons[0] and held.reasons[0].count("alpha:") == 1
+    record = run(operations.create(lab.world(), wanted(), "g1"))
+    assert "alpha: it is not known" in record.reasons[0] and record.reasons[0].count("alpha:") == 1
 
 
 def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(

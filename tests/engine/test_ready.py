@@ -64,9 +64,9 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
             return await super().__call__(node, placed)
 
     probe = North(lab, (FOREVER, ProbeResult(CLOSED, "refused")), on=end)
-    _, held = create(lab, probe)
-    assert held.region == "south" and held.status == "running"
-    first = held.attempts[0]
+    _, record = create(lab, probe)
+    assert record.region == "south" and record.status == "running"
+    first = record.attempts[0]
     assert (first.outcome, first.code) == (
         "HalfMade",
         status,
@@ -79,8 +79,8 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
 def test_b30_a_port_that_comes_late_is_waited_for(lab) -> None:
     """Running without a port for 170 s, then ready: it is kept, and one place was asked."""
     probe = Staged(lab, (170, ProbeResult(NO_ADDRESS, "its ssh port is not mapped yet")))
-    _, held = create(lab, probe)
-    assert held.region == "north" and len(held.attempts) == 1 == len(lab.alive)
+    _, record = create(lab, probe)
+    assert record.region == "north" and len(record.attempts) == 1 == len(lab.alive)
     assert 170 <= probe.looks[-1][1] <= 176
     assert lab.said("waiting until it is ready: no address")
 
@@ -122,9 +122,9 @@ def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab) -> None:
         (180, ProbeResult(NO_DRIVER, "not found")),
         (FOREVER, ProbeResult(WRONG_GPUS, "7 of 8 GPUs answer", final=True)),
     )
-    _, held = create(lab, probe)
-    assert held.region == "south"
-    first = held.attempts[0]
+    _, record = create(lab, probe)
+    assert record.region == "south"
+    first = record.attempts[0]
     assert (
         first.code == WRONG_GPUS
         and "7 of 8 GPUs answer" in first.message
@@ -135,8 +135,8 @@ def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab) -> None:
 
 def test_without_a_probe_nobody_looks(lab) -> None:
     """A declaration without a key at hand is had as before: what the cloud's API says will do."""
-    _, held = create(lab, None)
-    assert held.status == "running" and lab.alpha.calls["observe"] == 1
+    _, record = create(lab, None)
+    assert record.status == "running" and lab.alpha.calls["observe"] == 1
 
 
 def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab) -> None:
@@ -150,8 +150,8 @@ def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab) ->
             else None
         ),
     )
-    _, held = create(lab, probe)
-    assert held.region == "north" and lab.said("could not be asked how its machines are")
+    _, record = create(lab, probe)
+    assert record.region == "north" and lab.said("could not be asked how its machines are")
 
 
 def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab) -> None:
@@ -166,8 +166,8 @@ def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab) -> N
         create(lab, killed)
     probe = Staged(lab, (20, ProbeResult(NO_DRIVER)))
     world = lab.world()
-    held = run(operations.create(world, wanted()._replace(probe=probe), "g2"))
-    assert lab.creates == len(lab.alive) == 1 and held.generation == "g2"
+    record = run(operations.create(world, wanted()._replace(probe=probe), "g2"))
+    assert lab.creates == len(lab.alive) == 1 and record.generation == "g2"
     assert (
         probe.looks
         and world.journal.orders("rehearsal", "own", states=("intent", "unsettled")) == ()
@@ -186,8 +186,8 @@ def test_what_was_left_and_never_gets_ready_is_replaced(lab) -> None:
             ProbeResult(WRONG_GPUS, "7 of 8", final=True) if node.handle == old else ProbeResult()
         )
 
-    held = run(operations.create(lab.world(), wanted()._replace(probe=probe), "g2"))
-    assert [node.handle for node in lab.alive] == list(held.handles) != [old]
+    record = run(operations.create(lab.world(), wanted()._replace(probe=probe), "g2"))
+    assert [node.handle for node in lab.alive] == list(record.handles) != [old]
 
 
 def test_cancelled_during_the_wait_nothing_is_left(lab) -> None:
@@ -225,16 +225,16 @@ def test_unready_and_not_deletable_stays_in_the_record(lab) -> None:
     async def probe(_node, _placed):
         return ProbeResult(WRONG_GPUS, "7 of 8", final=True)
 
-    _, held = create(lab, probe)
-    assert held.status == "unsettled" and "still cost" in held.reasons[0] and lab.creates == 1
+    _, record = create(lab, probe)
+    assert record.status == "unsettled" and "still cost" in record.reasons[0] and lab.creates == 1
 
 
 def test_an_answer_that_was_lost_is_still_probed(lab) -> None:
     """A create whose answer was lost is found by its token, and looked at like any other."""
     lab.alpha.fail("submit", lost("alpha"), after=True)
     probe = Staged(lab)
-    _, held = create(lab, probe)
-    assert held.status == "running" and probe.looks and lab.creates == 1
+    _, record = create(lab, probe)
+    assert record.status == "running" and probe.looks and lab.creates == 1
 
 
 def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab) -> None:
@@ -247,8 +247,8 @@ def test_b30_two_machines_in_a_row_out_of_reach_end_the_buying_at_that_cloud(lab
             ProbeResult(CLOSED, "no answer") if node.handle.provider == "alpha" else ProbeResult()
         )
 
-    _, held = create(lab, probe, wait_s=30)
-    assert held.provider == "beta" and [attempt.code for attempt in held.attempts] == [
+    _, record = create(lab, probe, wait_s=30)
+    assert record.provider == "beta" and [attempt.code for attempt in record.attempts] == [
         "port-closed",
         "port-closed",
         "",
@@ -266,8 +266,8 @@ def test_two_machines_in_a_row_not_ready_in_time_end_the_buying_at_that_cloud(la
             ProbeResult(NO_DRIVER, "loading") if node.handle.provider == "alpha" else ProbeResult()
         )
 
-    world, held = create(lab, probe, wait_s=30)
-    assert held.provider == "beta" and [attempt.outcome for attempt in held.attempts] == [
+    world, record = create(lab, probe, wait_s=30)
+    assert record.provider == "beta" and [attempt.outcome for attempt in record.attempts] == [
         "NotReady",
         "NotReady",
         "acquired",

@@ -25,17 +25,17 @@ def on_fallback(lab):
     )
     lab.alpha.stock["north-a", "spot"] = 0
     world, want = lab.world(), wanted(ask("H100", "A100-80GB"))
-    held = run(operations.create(world, want, "g1"))
-    assert held.gpu_type == "A100-80GB" and held.entry == 1
+    record = run(operations.create(world, want, "g1"))
+    assert record.gpu_type == "A100-80GB" and record.entry == 1
     world.journal.unblock("rehearsal")
-    return world, want, held
+    return world, want, record
 
 
 def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab) -> None:
     """The fallback is released only when the preferred placement is there; id and generation stay."""
-    world, want, held = on_fallback(lab)
+    world, want, record = on_fallback(lab)
     del lab.alpha.stock["north-a", "spot"]
-    after = run(operations.reclaim(world, held, want))
+    after = run(operations.reclaim(world, record, want))
     assert (after.gpu_type, after.generation, after.reasons) == ("H100", "g1", ())
     assert [node.handle for node in lab.alive] == list(after.handles)
     run(operations.delete(world, after))
@@ -44,23 +44,23 @@ def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab) -> Non
 
 def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab) -> None:
     """Nothing preferred to be had: the fallback runs on."""
-    world, want, held = on_fallback(lab)
-    after = run(operations.reclaim(world, held, want))
-    assert after.handles == held.handles and after.reasons == ()
-    assert [node.handle for node in lab.alive] == list(held.handles)
+    world, want, record = on_fallback(lab)
+    after = run(operations.reclaim(world, record, want))
+    assert after.handles == record.handles and after.reasons == ()
+    assert [node.handle for node in lab.alive] == list(record.handles)
 
 
 def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab) -> None:
     """If the fallback can't be deleted both are kept in state, with what costs money; the next
     update tries again.
     """
-    world, want, held = on_fallback(lab)
+    world, want, record = on_fallback(lab)
     del lab.alpha.stock["north-a", "spot"]
     lab.beta.fail("delete", errors.Transient("503", provider="beta"), times=7)
-    after = run(operations.reclaim(world, held, want))
+    after = run(operations.reclaim(world, record, want))
     assert (
         after.gpu_type == "H100"
-        and after.leftovers == held.handles
+        and after.leftovers == record.handles
         and "previous placement" in after.reasons[0]
     )
     mended = run(operations.update(world, after, want))
@@ -70,32 +70,32 @@ def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab) -> None:
 
 def test_delete_twice_is_fine_and_confirmed(lab) -> None:
     """Delete is done when the cloud says gone; doing it again changes nothing."""
-    world, held = made(lab)
+    world, record = made(lab)
     lab.alpha.delete_s = 120
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert lab.alive == []
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert world.journal.launches("rehearsal", "own")[0].ended_at is not None
 
 
 def test_delete_that_fails_names_what_costs_money(lab) -> None:
     """A delete that can't be confirmed raises, naming the machine and its price."""
-    world, held = made(lab)
+    world, record = made(lab)
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
     with pytest.raises(errors.HalfMade) as left:
-        run(operations.delete(world, held))
-    assert held.handles[0].native_id in str(left.value) and "$10.00/h" in str(left.value)
-    assert left.value.handles == held.handles
+        run(operations.delete(world, record))
+    assert record.handles[0].native_id in str(left.value) and "$10.00/h" in str(left.value)
+    assert left.value.handles == record.handles
 
 
 def test_accepted_delete_that_never_takes_effect_is_bounded(lab) -> None:
     """A deletion that the cloud accepts but never carries out ends in an error after a bounded
     wait.
     """
-    world, held = made(lab)
+    world, record = made(lab)
     lab.alpha.delete_s = 1_000_000
     with pytest.raises(errors.HalfMade, match="not taken effect"):
-        run(operations.delete(world, held))
+        run(operations.delete(world, record))
     assert lab.clock.slept < 1_200
 
 
@@ -123,17 +123,19 @@ def test_settle_fails_loudly_while_something_may_be_left(lab) -> None:
 
 def test_strays_are_those_no_generation_claims(lab) -> None:
     """Strays are machines with the owner's mark and an unknown generation."""
-    world, held = made(lab)
-    assert run(operations.strays(world, "own", held.handles)) == ()
-    assert [node.handle for node in run(operations.strays(world, "own", ()))] == list(held.handles)
+    world, record = made(lab)
+    assert run(operations.strays(world, "own", record.handles)) == ()
+    assert [node.handle for node in run(operations.strays(world, "own", ()))] == list(
+        record.handles
+    )
 
 
 def test_stray_is_adopted_by_native_id(lab) -> None:
     """A bare machine becomes a record with its own mark and today's price; one that does not exist
     is None.
     """
-    world, held = made(lab)
-    found = run(operations.adopt_stray(world, "alpha", held.handles[0].native_id))
+    world, record = made(lab)
+    found = run(operations.adopt_stray(world, "alpha", record.handles[0].native_id))
     assert (found.owner, found.cluster, found.generation, found.micro_usd) == (
         "own",
         "train",
@@ -153,8 +155,8 @@ def test_worlds_share_a_journal_and_nothing_else(lab, tmp_path) -> None:
 def test_record_survives_json(lab) -> None:
     """What the state keeps is plain JSON and loses nothing."""
     lab.alpha.stock["north-a", "spot"] = lab.alpha.stock["north-b", "spot"] = 0
-    _, held = made(lab, nodes=2, ttl_s=7200)
-    assert ClusterRecord.from_dict(json.loads(json.dumps(held.to_dict()))) == held
+    _, record = made(lab, nodes=2, ttl_s=7200)
+    assert ClusterRecord.from_dict(json.loads(json.dumps(record.to_dict()))) == record
 
 
 def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab) -> None:
@@ -162,8 +164,8 @@ def test_delete_of_a_queued_cluster_takes_it_out_of_the_queue(lab) -> None:
     lab.offers = table([offer("alpha", "north", "north-a", capacity="flex-start", usd=5)])
     lab.alpha.queue_s = 10_000
     world = lab.world()
-    held = run(operations.create(world, wanted(ask(spot=("flex-start",), wait_s=60)), "g1"))
-    run(operations.delete(world, held))
+    record = run(operations.create(world, wanted(ask(spot=("flex-start",), wait_s=60)), "g1"))
+    run(operations.delete(world, record))
     lab.clock.advance(20_000)
     assert lab.alive == []
 
@@ -172,18 +174,18 @@ def test_delete_without_keys_names_what_costs_money(lab) -> None:
     """Keys that are missing at the time of a delete are an error that names the machine, never a
     success.
     """
-    _, held = made(lab)
+    _, record = made(lab)
     lab.alpha.connect_error = errors.NotConfigured("no keys", provider="alpha")
     with pytest.raises(errors.HalfMade, match="no keys.*may still cost"):
-        run(operations.delete(lab.world(), held))
+        run(operations.delete(lab.world(), record))
 
 
 def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab) -> None:
     """Deleted first and nothing to be had then: the error says that none was acquired, and nothing
     is left running.
     """
-    world, held = made(lab)
-    run(operations.delete(world, held))
+    world, record = made(lab)
+    run(operations.delete(world, record))
     for zone in ("north-a", "north-b", "south-a"):
         lab.alpha.stock[zone, "spot"] = 0
     lab.beta.stock["east-a", "spot"] = 0
@@ -194,7 +196,7 @@ def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab) -> Non
 
 def test_update_cut_short_leaves_a_placement_that_read_finds(lab) -> None:
     """A new placement that no state names yet is found by its mark, under the same generation."""
-    world, held = made(lab)
-    lab.alpha.preempt(held.handles[0])
-    moved = run(operations.update(world, held, wanted()))
-    assert run(operations.read(world, held)).handles == moved.handles
+    world, record = made(lab)
+    lab.alpha.preempt(record.handles[0])
+    moved = run(operations.update(world, record, wanted()))
+    assert run(operations.read(world, record)).handles == moved.handles

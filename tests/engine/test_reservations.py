@@ -45,14 +45,14 @@ class Cloud:
         )
         spec = Cluster(name=name, gpu="H100:8", nodes=nodes, providers=("gcp",), capacity=capacity)
         try:
-            wanted = ClusterSpec(
+            cluster_spec = ClusterSpec(
                 "own1",
                 name,
                 spec.ask(),
                 Setup(ssh_public_key="ssh-ed25519 AAAA me"),
                 spec.fingerprint(),
             )
-            return asyncio.run(operations.create(world, wanted, f"gen-{name}"))
+            return asyncio.run(operations.create(world, cluster_spec, f"gen-{name}"))
         finally:
             world.close()
 
@@ -69,8 +69,8 @@ def test_walk_goes_on_past_a_reservation_that_is_used_up(cloud, after) -> None:
     is and what to do.
     """
     cloud.reserve("yours")
-    held = cloud.up("train", "reservation(mine)", after)
-    assert held.status == "running" and (held.capacity, held.reservation) == (
+    record = cloud.up("train", "reservation(mine)", after)
+    assert record.status == "running" and (record.capacity, record.reservation) == (
         after.partition("(")[0],
         "yours" if "yours" in after else "",
     )
@@ -91,8 +91,8 @@ def test_reservation_too_small_for_all_nodes_is_used_up(cloud) -> None:
     """One of two machines is free: none is kept."""
     cloud.reserve("wide", 2)
     cloud.up("half", "reservation(wide)")
-    held = cloud.up("train", "reservation(wide)", "on-demand", nodes=2)
-    assert held.capacity == "on-demand" and len(held.handles) == 2
+    record = cloud.up("train", "reservation(wide)", "on-demand", nodes=2)
+    assert record.capacity == "on-demand" and len(record.handles) == 2
     assert "reservation wide has too little free" in " ".join(" ".join(cloud.lines).split())
 
 

@@ -11,7 +11,7 @@ def test_what_an_owner_runs_is_told_without_asking_a_cloud(lab, tmp_path) -> Non
     """
     world = lab.world()
     assert running_of(world, "own") == () and not (tmp_path / "journal.db").exists()
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     asked = lab.alpha.calls.total()
     (found,) = running_of(world, "own")
     assert (found.cluster, found.where, found.gpu, found.nodes, found.micro_usd) == (
@@ -22,5 +22,5 @@ def test_what_an_owner_runs_is_told_without_asking_a_cloud(lab, tmp_path) -> Non
         10_000_000,
     )
     assert running_of(world, "other") == () and lab.alpha.calls.total() == asked
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     assert running_of(world, "own") == ()

@@ -37,10 +37,10 @@ def test_a_provider_that_answers_nowhere_is_given_up_after_a_few_regions(wide, e
     the next provider serves.
     """
     wide.alpha.fail("submit", error, times=99)
-    held = run(operations.create(wide.world(), wanted(), "g1"))
-    assert held.provider == "beta"
+    record = run(operations.create(wide.world(), wanted(), "g1"))
+    assert record.provider == "beta"
     assert [REGIONS[0], REGIONS[1], REGIONS[2], "east"] == [
-        attempt.region for attempt in held.attempts
+        attempt.region for attempt in record.attempts
     ]
     (line,) = wide.said("alpha: no answer")
     assert (
@@ -75,8 +75,8 @@ def test_unknown_stays_unknown(wide) -> None:
     """
     wide.alpha.fail("submit", lost("alpha"), times=99)
     wide.alpha.fail("resume", lost("alpha"), times=99)
-    held = run(operations.create(wide.world(), wanted(), "g1"))
-    assert (held.status, wide.creates) == ("unsettled", 1)
+    record = run(operations.create(wide.world(), wanted(), "g1"))
+    assert (record.status, wide.creates) == ("unsettled", 1)
 
 
 def test_an_answer_begins_the_count_anew(wide) -> None:
@@ -88,8 +88,8 @@ def test_an_answer_begins_the_count_anew(wide) -> None:
     )
     for error, times in ((lost("alpha"), 2), (sold_out, 1), (lost("alpha"), 2)):
         wide.alpha.fail("submit", error, times=times)
-    held = run(operations.create(wide.world(), wanted(), "g1"))
-    assert ("alpha", REGIONS[5]) == (held.provider, held.region)
+    record = run(operations.create(wide.world(), wanted(), "g1"))
+    assert ("alpha", REGIONS[5]) == (record.provider, record.region)
 
 
 def test_one_region_that_is_down_leaves_the_others(lab) -> None:
@@ -105,8 +105,8 @@ def test_one_region_that_is_down_leaves_the_others(lab) -> None:
     )
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", lost("alpha"), times=4)
-    held = run(operations.create(lab.world(), wanted(), "g1"))
-    assert held.region == "south"
+    record = run(operations.create(lab.world(), wanted(), "g1"))
+    assert record.region == "south"
 
 
 def test_where_one_region_is_all_there_is_attempts_count() -> None:

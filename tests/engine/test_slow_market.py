@@ -48,8 +48,8 @@ def test_a_market_that_answers_at_the_second_look_is_bought_in(lab, slow, error)
     before anything is said.
     """
     looks = slow(2, error)
-    held = run(operations.create(lab.world(), wanted(), "g1"))
-    assert (held.provider, len(lab.alive), len(looks)) == ("alpha", 1, 2)
+    record = run(operations.create(lab.world(), wanted(), "g1"))
+    assert (record.provider, len(lab.alive), len(looks)) == ("alpha", 1, 2)
     assert lab.said("no answer from alpha; asking again")
 
 

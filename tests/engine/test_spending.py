@@ -183,8 +183,10 @@ def test_b45_nothing_is_bought_that_does_not_fit(november) -> None:
     assert "south-a" not in {order.candidates[0].zone for order in lab.alpha.orders}
     lab.alpha.stock = {}
     world.journal.unblock("rehearsal")
-    held = run(operations.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1"))
-    assert held.zone == "north-a" and budget.sums(world.clock.now()).running > 99 * USD
+    record = run(
+        operations.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1")
+    )
+    assert record.zone == "north-a" and budget.sums(world.clock.now()).running > 99 * USD
     with pytest.raises(GpusError, match="too much"):
         run(
             operations.create(
@@ -222,10 +224,10 @@ def test_what_was_taken_back_is_settled_and_its_place_taken_is_counted(november)
 
     lab = november
     world = lab.world()
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     lab.clock.advance(3600)
-    lab.alpha.preempt(held.handles[0])
-    assert run(operations.read(world, held)) is None
+    lab.alpha.preempt(record.handles[0])
+    assert run(operations.read(world, record)) is None
     lab.clock.advance(7200)
     ledger = merged(Ledger(), spending.of_journal(world, ("own",)), lab.clock.now())
     spent = Budget(1, ledger).sums(lab.clock.now()).spent
@@ -252,13 +254,13 @@ def test_what_another_machine_ended_is_found_out_at_the_cloud(
 
     lab = november
     world = lab.world()
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     ledger = merged(Ledger(), spending.of_journal(world, ("own",)), lab.clock.now())
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))
     other = lab.world()
     lab.clock.advance(3600)
     assert run(spending.settled(other, "own", ledger, (), ())) == ledger
-    run(operations.delete(world, held))
+    run(operations.delete(world, record))
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=9)
     assert run(spending.settled(other, "own", ledger, (), ())) == ledger
     lab.alpha._faults.clear()

@@ -48,19 +48,19 @@ class Rig:
 
     def made(self, provider, **fields):
         spec = read_cluster("train", {**SPECS[provider], **fields})
-        wanted = ClusterSpec("owner1", "train", spec.ask(), spec.setup(), spec.fingerprint())
-        return wanted, asyncio.run(operations.create(self.world, wanted, "g1"))
+        cluster_spec = ClusterSpec("owner1", "train", spec.ask(), spec.setup(), spec.fingerprint())
+        return cluster_spec, asyncio.run(operations.create(self.world, cluster_spec, "g1"))
 
-    def read(self, held):
-        return asyncio.run(operations.read(self.world, held))
+    def read(self, record):
+        return asyncio.run(operations.read(self.world, record))
 
-    def update(self, held, wanted):
-        return asyncio.run(operations.update(self.world, held, wanted))
+    def update(self, record, wanted):
+        return asyncio.run(operations.update(self.world, record, wanted))
 
-    def preempt(self, held) -> None:
+    def preempt(self, record) -> None:
         assert (
-            import_module(f"providers.rehearsal.clouds.{held.provider}.console").preempt(
-                self.store, held.machines[0].name
+            import_module(f"providers.rehearsal.clouds.{record.provider}.console").preempt(
+                self.store, record.machines[0].name
             )
             == 1
         )
@@ -82,26 +82,26 @@ def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, prov
     """The machine went with its preemption: the look says so and names none; the next create goes
     to another place.
     """
-    wanted, held = rig.made(provider)
-    rig.preempt(held)
-    assert rig.read(held) is None
+    wanted, record = rig.made(provider)
+    rig.preempt(record)
+    assert rig.read(record) is None
     assert rig.heard("was preempted and deleted")
     (block,) = rig.world.journal.blocks("rehearsal")
-    assert block.scope.covers(held) and "taken back" in block.reason
+    assert block.scope.covers(record) and "taken back" in block.reason
     again = asyncio.run(operations.create(rig.world, wanted, "g2"))
-    assert again.zone != held.zone
+    assert again.zone != record.zone
 
 
 def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig) -> None:
     """With `on_ttl: keep` Google stops what it takes back: the status is preempted, and an update
     deletes it before it buys elsewhere.
     """
-    wanted, held = rig.made("gcp", on_ttl="keep")
-    rig.preempt(held)
-    seen = rig.read(held)
+    wanted, record = rig.made("gcp", on_ttl="keep")
+    rig.preempt(record)
+    seen = rig.read(record)
     assert (seen.status, seen.reasons) == ("preempted", ()) and rig.heard("gcp took it back")
     after = rig.update(seen, wanted)
-    assert after.status == "running" and after.zone != held.zone
+    assert after.status == "running" and after.zone != record.zone
     assert [node.handle for node in rig.world.adapter("gcp").find("owner1")] == list(after.handles)
 
 
@@ -109,9 +109,9 @@ def test_b29_a_modal_container_that_was_taken_back_is_preempted(rig) -> None:
     """Modal's own failure of a container is a preemption, with Modal's word for it in the detail;
     an update starts another one.
     """
-    wanted, held = rig.made("modal")
-    rig.preempt(held)
-    seen = rig.read(held)
+    wanted, record = rig.made("modal")
+    rig.preempt(record)
+    seen = rig.read(record)
     assert (
         seen.status == "preempted"
         and "INTERNAL_FAILURE" in seen.detail
@@ -126,10 +126,10 @@ def test_b29_unreachable_is_never_gone(rig, provider, kind) -> None:
     """A cloud that is down, or refuses the key, is told as unreachable in the detail: the status
     stays, nothing is bought; the next look clears it.
     """
-    _, held = rig.made(provider)
+    _, record = rig.made(provider)
     rig.store.add_fault(provider, "*", kind, None)
-    seen = rig.read(held)
-    assert ("running", held.handles) == (seen.status, seen.handles) and seen.detail.startswith(
+    seen = rig.read(record)
+    assert ("running", record.handles) == (seen.status, seen.handles) and seen.detail.startswith(
         "unreachable: "
     )
     rig.store.clear_faults()
@@ -139,9 +139,9 @@ def test_b29_unreachable_is_never_gone(rig, provider, kind) -> None:
 @pytest.mark.parametrize("provider", SPECS)
 def test_b34_what_ended_by_its_limit_is_ended_however_late_it_is_seen(rig, provider) -> None:
     """After its limit it is ended, no preemption, and an update buys nothing."""
-    wanted, held = rig.made(provider)
+    wanted, record = rig.made(provider)
     rig.store.advance(21 * 3600)
-    seen = rig.read(held)
+    seen = rig.read(record)
     assert seen.status == "ended"
     assert rig.update(seen, wanted).status == "ended"
     assert rig.world.journal.blocks("rehearsal") == ()
@@ -153,13 +153,13 @@ def test_a_machine_that_shut_itself_down_is_ended_before_its_limit(rig) -> None:
     """
     from providers.rehearsal.clouds.aws.state import Rows
 
-    wanted, held = rig.made("aws", spot="never")
+    wanted, record = rig.made("aws", spot="never")
     with rig.store.transaction() as db:
         rows = Rows(rig.store, db, rig.store.now())
         (item,) = rows.instances()
         rows.end(item, "Client.InstanceInitiatedShutdown", "delete")
     rig.store.advance(60)
-    seen = rig.read(held)
+    seen = rig.read(record)
     assert seen.status == "ended" and "shut itself down" in seen.detail
     assert rig.update(seen, wanted).status == "ended"
 
@@ -169,17 +169,17 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     """Two hours after its GPUs had nothing to do any more the machine has ended itself; what Google
     keeps of it is deleted by the next update.
     """
-    wanted, held = rig.made(provider, idle_after="2h")
+    wanted, record = rig.made(provider, idle_after="2h")
     console = import_module(f"providers.rehearsal.clouds.{provider}.console")
-    assert rig.read(held).status == "running"
+    assert rig.read(record).status == "running"
     rig.store.advance(3600)
-    assert console.idle(rig.store, held.machines[0].name) == pytest.approx(
+    assert console.idle(rig.store, record.machines[0].name) == pytest.approx(
         rig.store.now() + 7200, abs=60
     )
     rig.store.advance(7000)
-    assert rig.read(held).status == "running"
+    assert rig.read(record).status == "running"
     rig.store.advance(400)
-    seen = asyncio.run(operations.read(rig.world, held, frees=True))
+    seen = asyncio.run(operations.read(rig.world, record, frees=True))
     assert seen.status == "ended"
     if provider == "gcp":
         assert seen.to_release and seen.reasons == (), "ended as declared is no unhealthy state"
@@ -202,6 +202,6 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
 
 def test_one_of_several_has_no_timer_of_its_own(rig) -> None:
     """A machine of a cluster cannot see whether the others work, so it is given no timer."""
-    _, held = rig.made("gcp", gpu="H100:8", nodes=2, idle_after="1h", regions=None)
+    _, record = rig.made("gcp", gpu="H100:8", nodes=2, idle_after="1h", regions=None)
     console = import_module("providers.rehearsal.clouds.gcp.console")
-    assert console.idle(rig.store, held.machines[0].name) == 0.0
+    assert console.idle(rig.store, record.machines[0].name) == 0.0

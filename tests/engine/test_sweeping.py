@@ -66,13 +66,13 @@ def strangers(lab, owner="somebody", name="theirs"):
 
 def test_what_a_state_claims_is_left(lab) -> None:
     """A machine that a state names, by its id or its handles, is claimed and never deleted."""
-    held = bought(lab)
+    record = bought(lab)
     for claims in (
         Claims(owners={"own": "s"}, generations={("own", "train", GENERATION): "s"}),
-        Claims(owners={"own": "s"}, handles={held.handles[0]: "s"}),
+        Claims(owners={"own": "s"}, handles={record.handles[0]: "s"}),
     ):
         survey = look(lab, claims)
-        assert verdicts(survey) == {held.handles[0]: verdicts_.CLAIMED}
+        assert verdicts(survey) == {record.handles[0]: verdicts_.CLAIMED}
         assert swept(lab, survey, claims) == ()
     assert len(lab.alive) == 1
 
@@ -81,7 +81,7 @@ def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab) -> Non
     """A machine whose stack is gone is unclaimed, with the price it was bought at; the sweep
     confirms it gone and closes the journal's books.
     """
-    held = bought(lab)
+    record = bought(lab)
     lab.clock.advance(3_600)
     survey = look(lab)
     (found,) = survey.found
@@ -95,7 +95,7 @@ def test_what_nobody_claims_is_listed_with_age_and_price_and_deleted(lab) -> Non
     assert lab.alive == []
     assert lab.world().journal.orders("rehearsal", "own") == ()
     assert look(lab).found == ()
-    assert held.handles[0].provider in survey.asked
+    assert record.handles[0].provider in survey.asked
 
 
 def test_an_owner_that_nothing_here_knows_is_not_ours(lab) -> None:
@@ -119,9 +119,9 @@ def test_a_price_that_nobody_knows_is_unknown(lab) -> None:
     theirs = strangers(lab)
     lab.alpha.machines[theirs] = lab.alpha.machines[theirs]._replace(machine_type="never-listed")
     assert look(lab).found[0].micro_usd is None
-    held = bought(lab)
-    lab.alpha.preempt(held.handles[0], remains=True)
-    found = next(found for found in look(lab).found if found.handle == held.handles[0])
+    record = bought(lab)
+    lab.alpha.preempt(record.handles[0], remains=True)
+    found = next(found for found in look(lab).found if found.handle == record.handles[0])
     assert found.micro_usd is None and "disks" in found.price_source
 
 
@@ -185,10 +185,10 @@ def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch) -> None:
 )
 def test_a_cloud_that_cannot_be_asked_is_a_line(lab, error) -> None:
     """A cloud that fails is trouble, never nothing there; what the others have is still shown."""
-    held = bought(lab)
+    record = bought(lab)
     lab.beta.fail("find", error, times=100)
     survey = look(lab)
-    assert list(verdicts(survey)) == [held.handles[0]]
+    assert list(verdicts(survey)) == [record.handles[0]]
     assert (
         len(survey.trouble) == 1
         and survey.trouble[0].startswith("beta: ")
@@ -220,23 +220,23 @@ def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab
     assert list(survey.silent) == ["beta"] and survey.trouble == ()
     lab.beta.connect_error = None
     lab.alpha.stock = {("north-a", "spot"): 0, ("north-b", "spot"): 0, ("south-a", "spot"): 0}
-    held = bought(lab)
-    assert held.provider == "beta"
+    record = bought(lab)
+    assert record.provider == "beta"
     lab.beta.connect_error = NotConfigured("beta: no key", provider="beta")
     survey = look(lab)
     assert (
         survey.silent == {}
         and len(survey.trouble) == 1
-        and held.handles[0].native_id in survey.trouble[0]
+        and record.handles[0].native_id in survey.trouble[0]
     )
 
 
 def test_only_the_journal_knows_of_it(lab) -> None:
     """What a cloud without labels has is found by the journal's handles, and swept all the same."""
     lab.alpha.marked = False
-    held = bought(lab)
+    record = bought(lab)
     survey = look(lab)
-    assert verdicts(survey) == {held.handles[0]: verdicts_.UNCLAIMED}
+    assert verdicts(survey) == {record.handles[0]: verdicts_.UNCLAIMED}
     assert [each.why for each in swept(lab, survey)] == [""]
     assert lab.alive == []
 
@@ -250,8 +250,8 @@ def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab) -> N
     lab.alpha.fail("resume", lost("alpha"), times=100)
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=100)
     try:
-        held = run(operations.create(world, wanted(), GENERATION))
-        assert held.reasons
+        record = run(operations.create(world, wanted(), GENERATION))
+        assert record.reasons
     except Exception:
         pass
     lab.alpha._faults.clear()
@@ -267,9 +267,9 @@ def test_what_changed_hands_meanwhile_is_left_alone(lab) -> None:
     """Between the look and the deletion a run took the machine over: its new generation is not what
     was asked about.
     """
-    held = bought(lab)
+    record = bought(lab)
     survey = look(lab)
-    lab.alpha.relabel(held.handles[0], "3333bbbb4444")
+    lab.alpha.relabel(record.handles[0], "3333bbbb4444")
     (each,) = swept(lab, survey)
     assert "taken over" in each.why
     assert len(lab.alive) == 1
@@ -279,8 +279,8 @@ def test_the_key_of_what_was_swept_goes_with_it(lab) -> None:
     """A private key of machines that are confirmed gone opens nothing; one of what is still there
     stays.
     """
-    held = bought(lab)
-    place = keys.folder(lab.world().name, held.owner, held.cluster)
+    record = bought(lab)
+    place = keys.folder(lab.world().name, record.owner, record.cluster)
     place.mkdir(parents=True, exist_ok=True)
     (place / "id_ed25519").write_text("a key", encoding="utf-8")
     survey = look(lab)
@@ -292,11 +292,11 @@ def test_the_key_of_what_was_swept_goes_with_it(lab) -> None:
 
 def test_what_cannot_be_deleted_says_what_still_costs_money(lab) -> None:
     """A deletion that fails names the machine and its price."""
-    held = bought(lab)
+    record = bought(lab)
     survey = look(lab)
     lab.alpha.fail("delete", Transient("down", provider="alpha"), times=100)
     (each,) = swept(lab, survey)
-    assert held.handles[0].native_id in each.why and "$10.00/h" in each.why
+    assert record.handles[0].native_id in each.why and "$10.00/h" in each.why
     assert len(lab.alive) == 1
 
 

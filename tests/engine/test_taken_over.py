@@ -122,9 +122,9 @@ def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, ma
     with pytest.raises(errors.TakenOver):
         run(operations.create(leased_homes.world("home-1"), wanted(), "g1"))
     creates = lab.creates
-    held = run(operations.create(leased_homes.world("home-1-later"), wanted(), "g3"))
-    assert (held.handles, lab.creates) == (done[0].handles, creates)
-    assert [node.handle for node in lab.alive] == list(held.handles)
+    record = run(operations.create(leased_homes.world("home-1-later"), wanted(), "g3"))
+    assert (record.handles, lab.creates) == (done[0].handles, creates)
+    assert [node.handle for node in lab.alive] == list(record.handles)
 
 
 def test_two_runs_that_place_one_state_anew_leave_one_placement(lab, homes) -> None:
@@ -132,12 +132,12 @@ def test_two_runs_that_place_one_state_anew_leave_one_placement(lab, homes) -> N
     one too many.
     """
     world = homes.world("before")
-    held = run(operations.create(world, wanted(), "g1"))
-    lab.alpha.preempt(held.handles[0], remains=True)
-    happens, done = elsewhere(homes, lambda other: operations.update(other, held, wanted()))
+    record = run(operations.create(world, wanted(), "g1"))
+    lab.alpha.preempt(record.handles[0], remains=True)
+    happens, done = elsewhere(homes, lambda other: operations.update(other, record, wanted()))
     homes.asleep("submit", happens)
     with pytest.raises(errors.TakenOver, match="taken over elsewhere"):
-        run(operations.update(homes.world("sleeper"), held, wanted()))
+        run(operations.update(homes.world("sleeper"), record, wanted()))
     assert [node.handle for node in lab.alive] == list(done[0].handles)
 
 
@@ -157,8 +157,8 @@ def test_a_run_that_lost_the_cluster_never_takes_it_again(lab, leased_homes, ste
     """It deleted, and slept; the stack went on elsewhere: its own next step changes nothing, in
     another of its processes too.
     """
-    held = run(operations.create(leased_homes.world("sleeper"), wanted(), "g1"))
-    run(operations.delete(leased_homes.world("sleeper"), held))
+    record = run(operations.create(leased_homes.world("sleeper"), wanted(), "g1"))
+    run(operations.delete(leased_homes.world("sleeper"), record))
     new = run(operations.create(leased_homes.world("other"), wanted(fingerprint="f2"), "g2"))
     woken = leased_homes.world("sleeper")
     with pytest.raises(errors.TakenOver, match="taken over elsewhere"):
@@ -176,22 +176,22 @@ def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(la
     """The state names one machine, and another of the same cluster exists under another generation:
     it is half-made until it is gone.
     """
-    held = run(operations.create(homes.world(), wanted(), "g1"))
+    record = run(operations.create(homes.world(), wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="left-behind")
     lab.alpha.machines[handle] = stray._replace(
         handle=handle, name="train-00000000-0", mark=stray.mark._replace(generation="g0")
     )
     world = homes.world()
-    seen = run(operations.read(world, held))
+    seen = run(operations.read(world, record))
     assert (
         seen.leftovers == (handle,)
         and "train-00000000-0" in seen.reasons[0]
         and "not in its state" in seen.reasons[0]
     )
     after = run(operations.update(world, seen, wanted()))
-    assert (after.handles, after.leftovers, after.reasons) == (held.handles, (), ())
-    assert [node.handle for node in lab.alive] == list(held.handles)
+    assert (after.handles, after.leftovers, after.reasons) == (record.handles, (), ())
+    assert [node.handle for node in lab.alive] == list(record.handles)
     assert run(operations.read(world, after)).reasons == ()
 
 
@@ -199,12 +199,14 @@ def test_where_the_state_names_a_dead_machine_the_next_create_adopts_the_other(l
     """What the state names is gone and another run's machine is there: the look says gone, and the
     create takes that one over.
     """
-    held = run(operations.create(homes.world(), wanted(), "g1"))
-    lab.alpha.machines[held.handles[0]] = lab.alpha.machines[held.handles[0]]._replace(status=GONE)
+    record = run(operations.create(homes.world(), wanted(), "g1"))
+    lab.alpha.machines[record.handles[0]] = lab.alpha.machines[record.handles[0]]._replace(
+        status=GONE
+    )
     lab.alpha.stock = {}
     other = run(operations.create(homes.world(), wanted(), "g2"))
     world, creates = homes.world(), lab.creates
-    assert run(operations.read(world, held)) is None
+    assert run(operations.read(world, record)) is None
     assert run(operations.create(world, wanted(), "g3")).handles == other.handles
     assert lab.creates == creates
 
@@ -214,7 +216,7 @@ def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label
 ) -> None:
     """Another resource of the state names it: nothing releases it."""
     world = homes.world()
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="imported")
     lab.alpha.machines[handle] = stray._replace(
@@ -222,7 +224,7 @@ def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label
     )
     world.journal.look("rehearsal", "own")
     world.journal.claim("rehearsal", "own", "train", "g0", (handle,))
-    after = run(operations.update(world, run(operations.read(world, held)), wanted()))
+    after = run(operations.update(world, run(operations.read(world, record)), wanted()))
     assert (after.leftovers, after.reasons) == ((), ()) and len(lab.alive) == 2
 
 
@@ -231,9 +233,9 @@ def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, 
     another's.
     """
     world = homes.world()
-    held = run(operations.create(world, wanted(), "g1"))
-    lab.alpha.relabel(held.handles[0], "g2")
-    seen = run(operations.read(world, held))
+    record = run(operations.create(world, wanted(), "g1"))
+    lab.alpha.relabel(record.handles[0], "g2")
+    seen = run(operations.read(world, record))
     assert "half-made" in seen.reasons[0] and "took" in seen.reasons[0]
     after = run(operations.update(world, seen, wanted()))
     assert after.reasons == () and lab.alive[0].mark.generation == "g1"
@@ -243,7 +245,7 @@ def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, 
 
 def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, leased_homes) -> None:
     """What is there beside the state while another process works on it is that one's business."""
-    held = run(operations.create(leased_homes.world(), wanted(), "g1"))
+    record = run(operations.create(leased_homes.world(), wanted(), "g1"))
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="in-the-making")
     lab.alpha.machines[handle] = stray._replace(
@@ -256,8 +258,8 @@ def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, le
     looks = lab.world(
         share=lambda: SharedLeases(lab.home / ".gpus", Run("here", 1, "then", "boot"))
     )
-    assert run(operations.read(looks, held)).reasons == ()
-    assert run(operations.read(leased_homes.world(), held)).reasons != ()
+    assert run(operations.read(looks, record)).reasons == ()
+    assert run(operations.read(leased_homes.world(), record)).reasons != ()
 
 
 def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_took_it(
@@ -300,7 +302,7 @@ def test_a_backend_that_cannot_be_written_buys_nothing_and_deletes_all_the_same(
     lab, leased_homes
 ) -> None:
     """Without the lease nothing is bought; what costs money is deleted whatever can be written."""
-    held = run(operations.create(leased_homes.world(), wanted(ask()), "g1"))
+    record = run(operations.create(leased_homes.world(), wanted(ask()), "g1"))
     import shutil
 
     shutil.rmtree(lab.home / ".gpus")
@@ -308,5 +310,5 @@ def test_a_backend_that_cannot_be_written_buys_nothing_and_deletes_all_the_same(
     with pytest.raises(errors.GpusError, match="wanted to write down in the backend"):
         run(operations.create(leased_homes.world(), wanted(name="more"), "g2"))
     assert lab.alive[0].status == RUNNING and len(lab.alive) == 1
-    run(operations.delete(leased_homes.world(), held))
+    run(operations.delete(leased_homes.world(), record))
     assert lab.alive == []

@@ -94,13 +94,13 @@ def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, har
     """The machine of the state and a second one that only its labels name are deleted; one warning
     says what is wrong and what mends it.
     """
-    held = run(operations.create(lab.world(), wanted(), "g1"))
+    record = run(operations.create(lab.world(), wanted(), "g1"))
     run(operations.create(lab.world(), wanted(name="orphan"), "g2"))
     close(lab)
     path = lab.home / "journal.db"
     HARM[harm][0](path)
     lab.lines.clear()
-    run(operations.delete(lab.world(), held))
+    run(operations.delete(lab.world(), record))
     assert [node.mark.cluster for node in lab.alive] == ["orphan"]
     (said,) = lab.said("warning")
     assert (
@@ -125,7 +125,7 @@ def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(
     """
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
-        held = run(operations.create(lab.world(), wanted(), "g1"))
+        record = run(operations.create(lab.world(), wanted(), "g1"))
         close(lab)
         if when == "before":
             fill(small)
@@ -133,7 +133,7 @@ def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(
             real = lab.alpha.delete
             monkeypatch.setattr(lab.alpha, "delete", lambda handle: (fill(small), real(handle))[1])
         lab.lines.clear()
-        run(operations.delete(lab.world(), held))
+        run(operations.delete(lab.world(), record))
         run(operations.settle(lab.world(), "own"))
         assert not lab.alive
         said = lab.said("warning")
@@ -156,10 +156,10 @@ def test_what_was_deleted_on_a_full_disk_is_put_right_by_a_sweep(
     """
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
-        held = run(operations.create(lab.world(), wanted(), "g1"))
+        record = run(operations.create(lab.world(), wanted(), "g1"))
         close(lab)
         fill(small)
-        run(operations.delete(lab.world(), held))
+        run(operations.delete(lab.world(), record))
         (small / "filling").unlink()
         world = lab.world()
         assert world.journal.standing("rehearsal") and world.journal.orders("rehearsal", "own")
@@ -175,7 +175,7 @@ def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch) -> None:
     for that process or to stop it.
     """
     monkeypatch.setattr(database, "BUSY_S", 0.2)
-    held = run(operations.create(lab.world(), wanted(), "g1"))
+    record = run(operations.create(lab.world(), wanted(), "g1"))
     close(lab)
     script = (
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None);"
@@ -188,7 +188,7 @@ def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch) -> None:
         text=True,
     ) as other:
         assert other.stdout.readline() == "locked\n"
-        run(operations.delete(lab.world(), held))
+        run(operations.delete(lab.world(), record))
         assert not lab.alive
         (said,) = lab.said("warning")
         assert "another process holds it" in said and "move it away" not in said
@@ -202,13 +202,13 @@ def test_a_copy_still_knows_what_only_the_journal_does(lab, tmp_path, monkeypatc
     with full_disk(tmp_path) as small:
         monkeypatch.setenv("GPUS_HOME", str(small))
         world = lab.world()
-        held = run(operations.create(world, wanted(), "g1"))
+        record = run(operations.create(world, wanted(), "g1"))
         world.journal.take("rehearsal", "own", "train", "somebody", lab.clock.now())
         close(lab)
         fill(small)
         monkeypatch.setattr(operations, "CLEAN_PATIENCE_S", 1.0)
         with pytest.raises(errors.Busy):
-            run(operations.delete(lab.world(), held))
+            run(operations.delete(lab.world(), record))
         assert lab.alive
         close(lab)
 
@@ -236,10 +236,10 @@ def lost_home(request, lab, monkeypatch):
 
 def test_a_destroy_needs_no_home(lab, lost_home) -> None:
     """The folder is read-only, gone, or no folder: what the state and the labels name is deleted."""
-    held = run(operations.create(lab.world(), wanted(), "g1"))
+    record = run(operations.create(lab.world(), wanted(), "g1"))
     run(operations.create(lab.world(), wanted(name="orphan"), "g2"))
     lost_home()
-    run(operations.delete(lab.world(), held))
+    run(operations.delete(lab.world(), record))
     run(operations.settle(lab.world(), "own"))
     assert not lab.alive
 
@@ -289,10 +289,10 @@ def test_what_cannot_be_deleted_is_still_named(lab) -> None:
     """Without a journal too, a cloud that does not answer is no success: the machine and its price
     are told.
     """
-    held = run(operations.create(lab.world(), wanted(), "g1"))
+    record = run(operations.create(lab.world(), wanted(), "g1"))
     close(lab)
     scramble(lab.home / "journal.db")
     lab.alpha.fail("delete", errors.Transient("down", provider="alpha"), times=99)
     with pytest.raises(errors.HalfMade, match=r"may still cost \$10\.00/h") as told:
-        run(operations.delete(lab.world(), held))
-    assert held.handles[0].native_id in str(told.value)
+        run(operations.delete(lab.world(), record))
+    assert record.handles[0].native_id in str(told.value)

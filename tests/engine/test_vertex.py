@@ -51,14 +51,14 @@ class Rig:
     def create(self, wanted=None, generation="g1"):
         return asyncio.run(operations.create(self.world, wanted or self.wanted(), generation))
 
-    def read(self, held):
-        return asyncio.run(operations.read(self.world, held))
+    def read(self, record):
+        return asyncio.run(operations.read(self.world, record))
 
-    def update(self, held, wanted=None):
-        return asyncio.run(operations.update(self.world, held, wanted or self.wanted()))
+    def update(self, record, wanted=None):
+        return asyncio.run(operations.update(self.world, record, wanted or self.wanted()))
 
-    def delete(self, held) -> None:
-        asyncio.run(operations.delete(self.world, held))
+    def delete(self, record) -> None:
+        asyncio.run(operations.delete(self.world, record))
 
     def sent(self, method="customJobs.create"):
         return len(self.store.requests(method))
@@ -81,26 +81,28 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     """It runs, ends, is read as ended for ever; an update leaves it; the same declaration from
     another run adopts it; delete removes its record.
     """
-    held = rig.create()
+    record = rig.create()
     assert (
-        held.status,
-        held.kind,
-        held.gpu_type,
-        held.region,
-        held.zone,
+        record.status,
+        record.kind,
+        record.gpu_type,
+        record.region,
+        record.zone,
     ) == ("running", "job", "L4", "us-central1", "")
     rig.store.advance(60)
-    held = rig.read(held)
+    record = rig.read(record)
     assert (
-        held.status == "ended" and held.machines[0].detail == "exit code 0" and held.reasons == ()
+        record.status == "ended"
+        and record.machines[0].detail == "exit code 0"
+        and record.reasons == ()
     )
     assert any("the job is done" in line for line in rig.said)
-    assert held == ClusterRecord.from_dict(held.to_dict())
+    assert record == ClusterRecord.from_dict(record.to_dict())
     rig.store.advance(30 * 86_400)
-    held = rig.read(held)
-    assert "ended" == held.status == rig.update(held).status
+    record = rig.read(record)
+    assert "ended" == record.status == rig.update(record).status
     again = rig.create(generation="g2")
-    assert ("ended", held.handles, 1) == (again.status, again.handles, rig.sent())
+    assert ("ended", record.handles, 1) == (again.status, again.handles, rig.sent())
     rig.delete(again)
     assert (
         rig.live() == ()
@@ -132,13 +134,16 @@ def test_a_failed_job_stays_failed(rig) -> None:
     neither is one that ran into its timeout.
     """
     rig.store.add_fault("vertex", "node.work", "job-fails", None, code=3)
-    held = rig.create()
+    record = rig.create()
     rig.store.advance(60)
-    held = rig.read(held)
-    assert (held.status, held.reasons) == ("failed", ()) and "non-zero status of 3" in held.detail
+    record = rig.read(record)
+    assert (record.status, record.reasons) == (
+        "failed",
+        (),
+    ) and "non-zero status of 3" in record.detail
     assert any("the job failed" in line for line in rig.said)
-    assert rig.update(held).status == "failed" and rig.sent() == 1
-    rig.delete(held)
+    assert rig.update(record).status == "failed" and rig.sent() == 1
+    rig.delete(record)
     rig.store.clear_faults()
     rig.store.set_latency("vertex", "job", 9_000)
     late = rig.create(rig.wanted(ttl="1h", run="2"), "g2")
@@ -149,22 +154,22 @@ def test_a_failed_job_stays_failed(rig) -> None:
 
 def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig) -> None:
     """Cancelled at Google's console: the state says failed, cancelled; nothing is bought again."""
-    held = rig.create()
+    record = rig.create()
     rig.world.adapter("vertex").real._client.call(
         lambda s: s.projects()
         .locations()
         .customJobs()
-        .cancel(name=held.handles[0].native_id, body={}),
+        .cancel(name=record.handles[0].native_id, body={}),
         _context(),
     )
     rig.store.advance(10)
-    held = rig.read(held)
+    record = rig.read(record)
     assert (
-        (held.status, held.detail) == ("failed", "cancelled")
-        and rig.update(held).status == "failed"
+        (record.status, record.detail) == ("failed", "cancelled")
+        and rig.update(record).status == "failed"
         and rig.sent() == 1
     )
-    rig.delete(held)
+    rig.delete(record)
 
 
 def _context():
@@ -179,15 +184,15 @@ def test_release_is_a_cancel_seen_to_its_end(rig) -> None:
     """
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.set_latency("vertex", "delete", 90)
-    held = rig.create()
+    record = rig.create()
     begun = rig.store.now()
-    rig.delete(held)
+    rig.delete(record)
     assert (
         90 <= rig.store.now() - begun < 600
         and rig.live() == ()
         and rig.sent("customJobs.cancel") == 1
     )
-    rig.delete(held)
+    rig.delete(record)
     assert rig.sent("customJobs.cancel") == 1 and rig.sent("customJobs.delete") == 0
 
 
@@ -197,18 +202,18 @@ def test_a_lost_answer_is_one_job(rig, fault) -> None:
     request is sent.
     """
     rig.store.add_fault("vertex", "customJobs.create", fault)
-    held = rig.create()
-    assert (held.status, rig.sent(), len(rig.live())) == ("running", 1, 1)
+    record = rig.create()
+    assert (record.status, rig.sent(), len(rig.live())) == ("running", 1, 1)
 
 
 def test_a_request_that_arrives_twice_is_one_job(rig) -> None:
     """There is no request id: the second job is cancelled before the order counts as done."""
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "twice")
-    held = rig.create()
-    assert (held.status, rig.sent(), rig.sent("customJobs.cancel")) == ("running", 1, 1)
+    record = rig.create()
+    assert (record.status, rig.sent(), rig.sent("customJobs.cancel")) == ("running", 1, 1)
     assert len(rig.live()) == 1 and len(rig.world.adapter("vertex").find("owner1")) == 1
-    assert rig.read(held).reasons == ()
+    assert rig.read(record).reasons == ()
 
 
 def test_a_late_request_is_no_second_job(rig) -> None:
@@ -217,9 +222,9 @@ def test_a_late_request_is_no_second_job(rig) -> None:
     """
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "overtaken", seconds=0.4)
-    held = rig.create()
-    assert held.status == "running" and len(rig.live()) == 1
-    rig.delete(held)
+    record = rig.create()
+    assert record.status == "running" and len(rig.live()) == 1
+    rig.delete(record)
     assert rig.live() == ()
 
 
@@ -230,10 +235,10 @@ def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig) -> None:
     rig.store.set_latency("vertex", "job", 90_000)
     rig.store.add_fault("vertex", "customJobs.create", "reply-lost")
     fault = rig.store.add_fault("vertex", "customJobs.list", "unavailable", None)
-    held = rig.create()
+    record = rig.create()
     assert (
-        held.status == "unsettled"
-        and "nothing else is bought" in held.reasons[0]
+        record.status == "unsettled"
+        and "nothing else is bought" in record.reasons[0]
         and rig.sent() == 1
     )
     assert (
@@ -241,7 +246,7 @@ def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig) -> None:
         and len(rig.world.journal.orders("rehearsal", "owner1", states=order_table.PENDING)) == 1
     )
     rig.store.clear_faults()
-    after = rig.update(held)
+    after = rig.update(record)
     assert (
         (after.status, after.reasons) == ("running", ())
         and rig.sent() == 1
@@ -254,14 +259,14 @@ def test_no_room_is_the_next_region(rig) -> None:
     removed, and the next region is asked.
     """
     rig.store.set_stock("vertex", "us-central1", "", "", 0)
-    held = rig.create()
-    assert (held.status, held.region) == ("running", "europe-west4")
+    record = rig.create()
+    assert (record.status, record.region) == ("running", "europe-west4")
     assert {"NoCapacity", "acquired"} == {
-        attempt.outcome for attempt in held.attempts
-    } and held.attempts[0].code == "8"
+        attempt.outcome for attempt in record.attempts
+    } and record.attempts[0].code == "8"
     assert len(rig.world.adapter("vertex").find("owner1")) == 1
     rig.store.set_stock("vertex", "europe-west4", "", "", 0)
-    rig.delete(held)
+    rig.delete(record)
     with pytest.raises(AllFailed):
         rig.create(generation="g2")
     assert rig.live() == () and list(rig.world.adapter("vertex").find("owner1")) == []
@@ -270,20 +275,20 @@ def test_no_room_is_the_next_region(rig) -> None:
 def test_a_job_that_does_not_start_in_time_is_the_next_region(rig) -> None:
     """Stuck in PENDING past the wait: cancelled, seen cancelled, and the next place is asked."""
     rig.store.add_fault("vertex", "customJobs.create", "slow", seconds=3_000)
-    held = rig.create()
-    assert held.status == "running" and "no machine within 2m" in held.attempts[0].message
+    record = rig.create()
+    assert record.status == "running" and "no machine within 2m" in record.attempts[0].message
     assert rig.sent("customJobs.cancel") == 1 and len(rig.live()) == 1
 
 
 def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig) -> None:
     """The account's limit ends that GPU in that region; another region has its own."""
     rig.store.set_quota("vertex", "us-central1", "custom_model_training_nvidia_l4_gpus", 0)
-    held = rig.create()
-    assert held.region == "europe-west4" and held.attempts[0].outcome == "QuotaExceeded"
-    assert sum(attempt.region == "us-central1" for attempt in held.attempts) == 1
+    record = rig.create()
+    assert record.region == "europe-west4" and record.attempts[0].outcome == "QuotaExceeded"
+    assert sum(attempt.region == "us-central1" for attempt in record.attempts) == 1
     assert (
-        "custom_model_training_nvidia_l4_gpus" in held.attempts[0].message
-        and "iam-admin/quotas" in held.attempts[0].message
+        "custom_model_training_nvidia_l4_gpus" in record.attempts[0].message
+        and "iam-admin/quotas" in record.attempts[0].message
     )
 
 
@@ -301,10 +306,10 @@ def test_a_spot_job_that_was_taken_back_is_placed_anew(rig) -> None:
     """Preempted is not finished: the next update makes one new job."""
     rig.store.set_latency("vertex", "job", 90_000)
     wanted = rig.wanted(spot="only", prices=RATES)
-    held = rig.create(wanted)
-    assert held.capacity == "spot" and console.preempt(rig.store, held.machines[0].name) == 1
+    record = rig.create(wanted)
+    assert record.capacity == "spot" and console.preempt(rig.store, record.machines[0].name) == 1
     rig.store.advance(30)
-    seen = rig.read(held)
+    seen = rig.read(record)
     assert seen.status == "preempted"
     rig.store.advance(1_200)
     again = rig.update(seen, wanted)
@@ -322,30 +327,30 @@ def test_flex_start_waits_in_the_queue_and_goes_on(rig) -> None:
     wanted = rig.wanted(
         capacity=["flex-start"], prices=RATES, regions=["us-central1"], gpu="H100:8", wait="1h"
     )
-    held = rig.create(wanted)
-    assert held.status == "queued" and rig.sent() == 1 and "queue" in held.reasons[0]
-    rig.delete(held)
+    record = rig.create(wanted)
+    assert record.status == "queued" and rig.sent() == 1 and "queue" in record.reasons[0]
+    rig.delete(record)
     assert rig.live() == ()
 
 
 def test_several_nodes_are_one_job(rig) -> None:
     """Two nodes: a pool of one and a pool of the rest, two handles, one cancel."""
     rig.store.set_latency("vertex", "job", 90_000)
-    held = rig.create(rig.wanted(nodes=3))
+    record = rig.create(rig.wanted(nodes=3))
     assert (
-        (len(held.handles), held.status) == (3, "running")
+        (len(record.handles), record.status) == (3, "running")
         and rig.sent() == 1
         and len(rig.live()) == 3
     )
-    assert [handle.native_id.rsplit("/", 1)[-1] for handle in held.handles] == ["0", "1", "2"]
-    rig.delete(held)
+    assert [handle.native_id.rsplit("/", 1)[-1] for handle in record.handles] == ["0", "1", "2"]
+    rig.delete(record)
     assert rig.live() == () and rig.sent("customJobs.cancel") == 1
 
 
 def test_a_stray_job_can_be_taken_over_by_its_native_id(rig) -> None:
     """`pulumi import` of a job: what it is, in which project, whose it is."""
-    held = rig.create()
-    found = asyncio.run(operations.adopt_stray(rig.world, "vertex", held.handles[0].native_id))
+    record = rig.create()
+    found = asyncio.run(operations.adopt_stray(rig.world, "vertex", record.handles[0].native_id))
     assert (
         found.kind,
         found.owner,
@@ -360,10 +365,10 @@ def test_releasing_the_owner_ends_what_a_killed_run_left(rig) -> None:
     it.
     """
     rig.store.set_latency("vertex", "job", 90_000)
-    held = rig.create()
+    record = rig.create()
     other = rig.opened()
     try:
-        assert list(held.handles) == [
+        assert list(record.handles) == [
             node.handle for node in asyncio.run(operations.settle(other, "owner1"))
         ]
         assert rig.live() == ()
@@ -374,18 +379,18 @@ def test_releasing_the_owner_ends_what_a_killed_run_left(rig) -> None:
 def test_a_delete_that_reaches_nothing_says_what_may_still_cost_money(rig) -> None:
     """While Vertex AI refuses every call, destroy names the job."""
     rig.store.set_latency("vertex", "job", 90_000)
-    held = rig.create()
+    record = rig.create()
     rig.store.add_fault("vertex", "*", "unauthorized", None)
     with pytest.raises(HalfMade, match="customJobs"):
-        rig.delete(held)
+        rig.delete(record)
     rig.store.clear_faults()
-    rig.delete(held)
+    rig.delete(record)
     assert rig.live() == ()
 
 
 def test_vertex_is_the_fallback_of_compute_engine(rig) -> None:
     """One declaration: the machine first; where there is none, the custom job."""
     rig.store.set_stock("gcp", "", "", "", 0)
-    held = rig.create(rig.wanted(providers=["gcp", "vertex"], regions=["us-central1"]))
-    assert (held.provider, held.status) == ("vertex", "running")
-    assert {"gcp", "vertex"} == {attempt.provider for attempt in held.attempts}
+    record = rig.create(rig.wanted(providers=["gcp", "vertex"], regions=["us-central1"]))
+    assert (record.provider, record.status) == ("vertex", "running")
+    assert {"gcp", "vertex"} == {attempt.provider for attempt in record.attempts}

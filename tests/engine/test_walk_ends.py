@@ -95,9 +95,9 @@ def test_call_that_never_ends_is_unknown_not_absent(lab) -> None:
 
     lab.alpha.submit = slow
     world = lab.world(call_limit_s=0.05)
-    held = run(operations.create(world, wanted(), "g1"))
+    record = run(operations.create(world, wanted(), "g1"))
     gate.set()
-    assert held.status == "unsettled"
+    assert record.status == "unsettled"
     assert lab.beta.calls["submit"] == 0
 
 
@@ -106,10 +106,10 @@ def test_reservations_at_one_place_are_separate_pools(lab) -> None:
     lab.offers = table([offer("alpha", "north", "north-a", capacity="reservation", usd=10)])
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", errors.NoCapacity("used up", provider="alpha", code="FULL"))
-    held = create(
+    record = create(
         lab, wanted(ask(spot=(Capacity("reservation", "one"), Capacity("reservation", "two"))))
     )
-    assert held.reservation == "two"
+    assert record.reservation == "two"
 
 
 def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab) -> None:
@@ -117,8 +117,8 @@ def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab
     more order with its own token does.
     """
     lab.alpha.fail("submit", lost("alpha"))
-    held = run(operations.create(lab.world(), wanted(ask(regions=("south",))), "g1"))
-    assert [attempt.outcome for attempt in held.attempts] == ["OutcomeUnknown", "acquired"]
+    record = run(operations.create(lab.world(), wanted(ask(regions=("south",))), "g1"))
+    assert [attempt.outcome for attempt in record.attempts] == ["OutcomeUnknown", "acquired"]
     assert len({order.token for order in lab.alpha.orders}) == len(lab.alive) == 1
     lab.alpha.fail("submit", lost("alpha"), times=9)
     with pytest.raises(errors.AllFailed) as failed:
@@ -153,8 +153,8 @@ def test_a_reservation_that_is_nowhere_takes_one_attempt(lab) -> None:
     )
     lab.offers = table([*MARKET, *(row._replace(capacity="reservation") for row in MARKET)])
     lab.alpha.fail("submit", error, times=2)
-    held = run(operations.create(lab.world(), wanted(ask(spot=ways, providers=("alpha",))), "g1"))
-    assert [(attempt.capacity, attempt.outcome) for attempt in held.attempts] == [
+    record = run(operations.create(lab.world(), wanted(ask(spot=ways, providers=("alpha",))), "g1"))
+    assert [(attempt.capacity, attempt.outcome) for attempt in record.attempts] == [
         ("reservation", "Unsupported"),
         ("reservation", "Unsupported"),
         ("spot", "acquired"),

@@ -60,15 +60,15 @@ class Rig:
     def create(self, spec):
         return asyncio.run(operations.create(self.world, self.wanted(spec), "g1"))
 
-    def read(self, held):
+    def read(self, record):
         return asyncio.run(
             operations.read(
-                self.world, ClusterRecord.from_dict(held.to_dict())._replace(machines=())
+                self.world, ClusterRecord.from_dict(record.to_dict())._replace(machines=())
             )
         )
 
-    def update(self, held, spec):
-        return asyncio.run(operations.update(self.world, held, self.wanted(spec)))
+    def update(self, record, spec):
+        return asyncio.run(operations.update(self.world, record, self.wanted(spec)))
 
     def gpus(self, *words):
         """(exit code, stdout, stderr in one line)."""
@@ -98,11 +98,11 @@ def test_doctor_of_a_stand_in_reports_what_was_ordered_and_nothing_of_this_compu
 
 def test_doctor_of_a_stand_in_whose_driver_is_rehearsed_to_be_gone_says_so(rig) -> None:
     """What the stand-in's own nvidia-smi does not answer is wrong there, as on a real machine."""
-    held = rig.create(MACHINE)
+    record = rig.create(MACHINE)
     place = (
         keys.folder("rehearsal", "owner1", "t")
         / "nodes"
-        / held.machines[0].name
+        / record.machines[0].name
         / "bin"
         / "nvidia-smi"
     )
@@ -118,10 +118,10 @@ def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_
     """Before and after the look that notices it: when, by which limit, and what gets a new one;
     never that none was placed, nor that `up` places it.
     """
-    held = rig.create(MACHINE)
+    record = rig.create(MACHINE)
     rig.store.advance(21 * 3_600)
     if looked:
-        assert rig.read(held).status == "ended"
+        assert rig.read(record).status == "ended"
     for words in (["logs", "t", "-s", "dev"], ["doctor", "t"], ["ssh", "t"]):
         code, out, err = rig.gpus(*words)
         assert code != 0 and not out
@@ -132,9 +132,9 @@ def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_
 
 def test_what_was_kept_of_an_ended_machine_is_shown(rig) -> None:
     """The end of what it wrote, where it was kept here, comes out after its machine has gone."""
-    held = rig.create(MACHINE)
+    record = rig.create(MACHINE)
     rig.store.advance(21 * 3_600)
-    rig.read(held)
+    rig.read(record)
     place = keys.folder("rehearsal", "owner1", "t") / "output"
     place.mkdir(parents=True)
     (place / "0").write_text("the last line\n")
@@ -145,9 +145,9 @@ def test_a_machine_that_its_ttl_stopped_and_keeps_is_listed_as_ended(rig) -> Non
     """With `on_ttl: keep` it stands in `gpus ps` as ended, with no price by the hour and no end to
     come.
     """
-    held = rig.create({**MACHINE, "on_ttl": "keep"})
+    record = rig.create({**MACHINE, "on_ttl": "keep"})
     rig.store.advance(21 * 3_600)
-    assert rig.read(held).status == "ended"
+    assert rig.read(record).status == "ended"
     row = rig.gpus("ps")[1].splitlines()[1]
     assert "ended before 20" in row and "18." not in row
     assert "by its ttl and its machine is ended" in rig.gpus("ssh", "t")[2]
@@ -157,16 +157,16 @@ def test_ps_shows_when_a_modal_job_ends_at_the_latest_and_then_that_it_has(rig) 
     """Every attempt at its timeout while it runs; once over, no price, no end to come, in the table
     and as JSON.
     """
-    held = rig.create(MODAL)
+    known_record = rig.create(MODAL)
     (record,) = json.loads(rig.gpus("ps", "--json")[1])
     assert (
-        record["latest_at"] == held.launched_at + 3 * 3_600
+        record["latest_at"] == known_record.launched_at + 3 * 3_600
         and record["price_usd_per_hour"]
         and record["ended_at"] is None
     )
     assert "UTC at the latest" in rig.gpus("ps")[1]
     rig.store.advance(3_600)
-    assert rig.read(held).status == "ended"
+    assert rig.read(known_record).status == "ended"
     (record,) = json.loads(rig.gpus("ps", "--json")[1])
     assert (
         record["status"],
@@ -182,23 +182,23 @@ def test_a_job_that_succeeded_reads_as_done_until_the_next_update_releases_its_m
     """No reason (Pulumi would call it unhealthy), the exit code at every look, and an edit of the
     state alone that makes `up` release the rest.
     """
-    held = rig.create(JOB)
+    record = rig.create(JOB)
     rig.store.advance(3_600)
     for _ in range(2):
-        held = rig.read(held)
-        assert (held.status, held.reasons, held.detail, held.to_release) == (
+        record = rig.read(record)
+        assert (record.status, record.reasons, record.detail, record.to_release) == (
             "ended",
             (),
             "exit code 0",
             True,
         )
     assert [line for line in rig.said if "released by the next `up`" in line]
-    verdict = diff.cluster({"kind": "job"}, {"kind": "job"}, held, lambda: True, ())
+    verdict = diff.cluster({"kind": "job"}, {"kind": "job"}, record, lambda: True, ())
     assert verdict.changes and not verdict.replaces
-    held = rig.update(held, JOB)
-    assert (held.status, held.machines, held.to_release) == ("ended", (), False)
-    assert diff.cluster({"kind": "job"}, {"kind": "job"}, held, lambda: True, ()).changes == ()
-    assert not rig.read(held).to_release
+    record = rig.update(record, JOB)
+    assert (record.status, record.machines, record.to_release) == ("ended", (), False)
+    assert diff.cluster({"kind": "job"}, {"kind": "job"}, record, lambda: True, ()).changes == ()
+    assert not rig.read(record).to_release
 
 
 CLORE_JOB = {
@@ -223,10 +223,10 @@ def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(
     """Kept machines, and those of a market where none ends itself, cost what they did until they
     are released; the budget goes on counting them.
     """
-    held = rig.create(spec)
+    known_record = rig.create(spec)
     rig.store.advance(3_600)
-    held = rig.read(held)
-    assert (held.status, held.detail) == ("ended", "exit code 0")
+    known_record = rig.read(known_record)
+    assert (known_record.status, known_record.detail) == ("ended", "exit code 0")
     (record,) = json.loads(rig.gpus("ps", "--json")[1])
     assert record["price_usd_per_hour"] and record["status"] == "ended"
     assert f"its job is over: {ends}" in rig.gpus("ps")[1]
@@ -237,9 +237,9 @@ def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(
 def test_a_job_that_its_ttl_ended_before_it_said_how_is_over_and_not_well(rig) -> None:
     """Its machine was deleted by the cloud: that is told, and `gpus wait` ends with 1."""
     rig.store.set_latency("gcp", "job", 4 * 3_600)
-    held = rig.create({**JOB, "ttl": "1h"})
+    record = rig.create({**JOB, "ttl": "1h"})
     rig.store.advance(2 * 3_600)
-    assert rig.read(held).status == "ended"
+    assert rig.read(record).status == "ended"
     code, _, err = rig.gpus("wait", "t")
     assert code == 1 and "ended by their own limit before it said how it ended" in err
 

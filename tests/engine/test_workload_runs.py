@@ -31,14 +31,14 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None
     """
     lab = rig(provider)
     wanted = lab.wanted({**SEVERAL, "gpu": CLOUDS[provider]})
-    held = lab.create(wanted)
-    assert held.status == "running" and len(held.machines) == 2
+    record = lab.create(wanted)
+    assert record.status == "running" and len(record.machines) == 2
     looker = access.key_probe(lab.world, "owner1", "t")
     order = lab.world.journal.orders("rehearsal", "owner1")[0].order
-    for rank, node in enumerate(held.machines):
+    for rank, node in enumerate(record.machines):
         line = looker.line(node)
         peers = line.path(f"{ROOT}/peers")
-        assert Path(peers).read_text().split() == [each.internal_ip for each in held.machines]
+        assert Path(peers).read_text().split() == [each.internal_ip for each in record.machines]
         told = 'echo "$GPUS_NODE_RANK of $GPUS_NODES, $GPUS_LEADER, $GPUS_ADDRESS, $*"'
         stand = line.folder / "bin" / "torchrun"
         stand.write_text(f"#!/bin/bash\n{told}\n")
@@ -57,7 +57,7 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None
         log = Path(line.path(f"{ROOT}/log")).read_text()
         assert done.returncode == 0, log
         assert (
-            f"{rank} of 2, {held.machines[0].internal_ip}, {node.internal_ip}, --nnodes=2"
+            f"{rank} of 2, {record.machines[0].internal_ip}, {node.internal_ip}, --nnodes=2"
             f" --node-rank={rank}" in log
         )
 
@@ -65,11 +65,13 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None
 def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig) -> None:
     """By login as live: the file is the machine's, and no order, state or journal holds it."""
     lab = rig("gcp")
-    held = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
-    line = access.key_probe(lab.world, "owner1", "t").line(held.machines[0])
+    record = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
+    line = access.key_probe(lab.world, "owner1", "t").line(record.machines[0])
     token = keys.token("rehearsal", "owner1", "t")
     assert Path(line.path(f"{ROOT}/token")).read_text() == token
-    assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(held.to_dict())
+    assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(
+        record.to_dict()
+    )
 
 
 def test_what_cannot_be_told_is_released(rig, monkeypatch) -> None:
@@ -94,19 +96,19 @@ def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_whe
     machines'.
     """
     lab = rig("gcp")
-    held = lab.create(lab.wanted(SEVERAL))
-    first, second = held.machines
+    record = lab.create(lab.wanted(SEVERAL))
+    first, second = record.machines
     ended, failed = (
         first._replace(status="ended", detail="exit code 0"),
         second._replace(status="failed", detail="exit code 3"),
     )
     assert (
-        with_status(held, [ended, second], 0.0).status,
-        with_status(held, [ended, second], 0.0).reasons,
+        with_status(record, [ended, second], 0.0).status,
+        with_status(record, [ended, second], 0.0).reasons,
     ) == ("running", ())
     assert (
-        with_status(held, [ended, failed], 0.0).status,
-        with_status(held, [ended, failed], 0.0).detail,
+        with_status(record, [ended, failed], 0.0).status,
+        with_status(record, [ended, failed], 0.0).detail,
     ) == ("failed", "exit code 3")
 
 
@@ -123,9 +125,9 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     kept = {"path": "/opt/out", "to": "gs://my-bucket/train"}
     wanted = lab.wanted({**JOB, "workload": {**JOB["workload"], "checkpoint": kept}})
     lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
-    held = lab.create(wanted)
+    record = lab.create(wanted)
     lab.store.advance(60)
-    seen_then = lab.read(held)
+    seen_then = lab.read(record)
     # Over, and not released yet: it has powered itself off.
     assert main.main(["cp", "t:out", "./out"]) != 0
     assert "this copies gs://my-bucket/train to ./out" in capsys.readouterr().err
@@ -166,7 +168,7 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch) 
     from providers.adhoc.stack_clusters import Declared
 
     lab = rig("gcp")
-    held = lab.create(
+    record = lab.create(
         lab.wanted(
             {
                 **JOB,
@@ -177,7 +179,7 @@ def test_what_a_job_saved_is_copied_from_its_bucket(rig, tmp_path, monkeypatch) 
             }
         )
     )
-    one = Declared("gpus", "dev", held._replace(world="live"), ("ended", "exit code 0"))
+    one = Declared("gpus", "dev", record._replace(world="live"), ("ended", "exit code 0"))
     monkeypatch.setattr(ended, "saved", lambda _one: ("/opt/out", "gs://my-bucket/run"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(GpusError, match="gcloud storage rsync -r gs://my-bucket/run"):
@@ -209,7 +211,7 @@ def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys) -> 
 
     lab = rig("modal")
     lab.world.journal.owned("rehearsal", "owner1", "gpus", "dev")
-    held = lab.create(lab.wanted(spec))
+    record = lab.create(lab.wanted(spec))
     assert main.main(["logs", "t"]) == 0
     assert "rehearsal stand-in: ta-" in capsys.readouterr().out
     assert main.main(["ssh", "t", "--", "true"]) != 0
@@ -220,7 +222,7 @@ def test_a_functions_log_is_read_where_its_cloud_keeps_it(spec, rig, capsys) -> 
     )
     lab.store.advance(60)
     if kind == "job":
-        assert lab.read(held).status == "ended"
+        assert lab.read(record).status == "ended"
         assert main.main(["wait", "t"]) == 0
         assert main.main(["logs", "t"]) == 0
         assert "ended" in capsys.readouterr().out

@@ -55,11 +55,11 @@ class Rig:
     def create(self, wanted):
         return asyncio.run(operations.create(self.world, wanted, "g1"))
 
-    def read(self, held):
-        return asyncio.run(operations.read(self.world, ClusterRecord.from_dict(held.to_dict())))
+    def read(self, record):
+        return asyncio.run(operations.read(self.world, ClusterRecord.from_dict(record.to_dict())))
 
-    def update(self, held, wanted):
-        return asyncio.run(operations.update(self.world, held, wanted))
+    def update(self, record, wanted):
+        return asyncio.run(operations.update(self.world, record, wanted))
 
     def alive(self):
         adapter = self.world.adapter(self.provider)
@@ -87,14 +87,14 @@ def test_a_job_runs_to_its_end_and_is_never_bought_again(provider, rig) -> None:
     """
     lab = rig(provider)
     wanted = lab.wanted(JOB)
-    held = lab.create(wanted)
-    assert (held.status, held.kind) == ("running", "job")
+    record = lab.create(wanted)
+    assert (record.status, record.kind) == ("running", "job")
     lab.store.advance(60)
-    held = lab.read(held)
-    assert (held.status, held.machines[0].detail[-11:]) == ("ended", "exit code 0")
+    record = lab.read(record)
+    assert (record.status, record.machines[0].detail[-11:]) == ("ended", "exit code 0")
     orders = len(lab.world.journal.orders("rehearsal", "owner1"))
-    held = lab.update(held, wanted)
-    assert (held.status, held.reasons) == ("ended", ())
+    record = lab.update(record, wanted)
+    assert (record.status, record.reasons) == ("ended", ())
     assert len(lab.world.journal.orders("rehearsal", "owner1")) <= orders
     if provider != "modal":
         assert [node.status for node in lab.alive() if node.status in ("running", "stopped")] == []
@@ -105,11 +105,11 @@ def test_a_failed_job_is_failed_with_its_code(provider, rig) -> None:
     """The exit code of what ran is the detail; it is done, and not tried again."""
     lab = rig(provider)
     lab.store.add_fault(provider, "node.work", "job-fails", None, code=7)
-    held = lab.create(lab.wanted(JOB))
+    record = lab.create(lab.wanted(JOB))
     lab.store.advance(60)
-    held = lab.read(held)
-    assert (held.status, held.machines[0].detail) == ("failed", "exit code 7")
-    assert lab.update(held, lab.wanted(JOB)).status == "failed"
+    record = lab.read(record)
+    assert (record.status, record.machines[0].detail) == ("failed", "exit code 7")
+    assert lab.update(record, lab.wanted(JOB)).status == "failed"
 
 
 @pytest.mark.parametrize("provider", MACHINES)
@@ -117,11 +117,11 @@ def test_a_finished_job_keeps_its_machine_where_that_is_said(provider, rig) -> N
     """`on_done: keep` leaves the machine, and asks for nothing."""
     lab = rig(provider)
     wanted = lab.wanted({**JOB, "workload": {**JOB["workload"], "on_done": "keep"}})
-    held = lab.create(wanted)
+    record = lab.create(wanted)
     lab.store.advance(60)
-    held = lab.read(held)
-    assert (held.status, held.reasons) == ("ended", ())
-    assert lab.update(held, wanted).machines
+    record = lab.read(record)
+    assert (record.status, record.reasons) == ("ended", ())
+    assert lab.update(record, wanted).machines
 
 
 @pytest.mark.parametrize("provider", CLOUDS)
@@ -130,12 +130,12 @@ def test_a_service_is_had_once_it_answers(provider, rig) -> None:
     machine.
     """
     lab = rig(provider)
-    held = lab.create(lab.wanted(SERVICE))
-    assert (held.status, held.reasons) == ("running", ())
+    record = lab.create(lab.wanted(SERVICE))
+    assert (record.status, record.reasons) == ("running", ())
     if provider != "modal":
         order = lab.world.journal.orders("rehearsal", "owner1")[0].order
         said = asyncio.run(
-            workload.word(lab.world, lab.world.adapter(provider), held.machines[0], order)
+            workload.word(lab.world, lab.world.adapter(provider), record.machines[0], order)
         )
         assert said.state == "ready"
 
@@ -239,11 +239,11 @@ def test_setup_that_the_machine_fails_goes_on_to_the_next_place(provider, rig, m
 def test_an_edit_of_the_workload_runs_it_anew_on_the_held_machine(provider, rig) -> None:
     """Another command: no purchase, the same machine, and its end is that of the new one."""
     lab = rig(provider)
-    held = lab.create(lab.wanted(JOB))
+    record = lab.create(lab.wanted(JOB))
     edited = lab.wanted({**JOB, "workload": {"command": "python3 other.py"}})
-    after = lab.update(held, edited)
-    assert after.handles == held.handles
-    assert dict(after.applied)["work"] != dict(held.applied)["work"]
+    after = lab.update(record, edited)
+    assert after.handles == record.handles
+    assert dict(after.applied)["work"] != dict(record.applied)["work"]
     assert any("started anew" in text for text in lab.said)
     assert lab.read(after).status == "running"
     lab.store.advance(60)
@@ -328,6 +328,6 @@ def test_a_failing_job_can_be_rehearsed_from_the_command_line(rig, capsys) -> No
 
     lab = rig("gcp")
     assert rehearse.run(["fault", "gcp", "node.work", "job-fails", "--set", "code=3"]) == 0
-    held = lab.create(lab.wanted(JOB))
+    record = lab.create(lab.wanted(JOB))
     lab.store.advance(60)
-    assert lab.read(held).machines[0].detail == "exit code 3"
+    assert lab.read(record).machines[0].detail == "exit code 3"

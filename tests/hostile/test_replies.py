@@ -178,21 +178,21 @@ def adapters_life(bench) -> None:
 
 def engines_life(bench) -> None:
     """A cluster created, read and deleted by the engine."""
-    world, wanted = bench.world, bench.wanted()
-    held = tolerated(bench.run, operations.create(world, wanted, GENERATION))
-    if isinstance(held, GpusError):
-        SEEN[f"create {type(held).__name__}"] += 1
-        if not isinstance(held, UNKNOWN):
-            alive(bench, 0, f"create ended with {type(held).__name__}: {held}")
+    world, wanted = bench.world, bench.spec()
+    record = tolerated(bench.run, operations.create(world, wanted, GENERATION))
+    if isinstance(record, GpusError):
+        SEEN[f"create {type(record).__name__}"] += 1
+        if not isinstance(record, UNKNOWN):
+            alive(bench, 0, f"create ended with {type(record).__name__}: {record}")
         return
-    if held.reasons:
+    if record.reasons:
         SEEN["create with reasons"] += 1
     else:
         bench.exist(1, "the engine says that it has one")
-        seen = tolerated(bench.run, operations.read(world, held))
+        seen = tolerated(bench.run, operations.read(world, record))
         if not isinstance(seen, GpusError):
             assert seen is not None, "a machine that runs is called gone"
-    ended = tolerated(bench.run, operations.delete(world, held))
+    ended = tolerated(bench.run, operations.delete(world, record))
     if not isinstance(ended, GpusError):
         alive(bench, 0, "the engine says that all is gone")
 

@@ -213,8 +213,8 @@ def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host,
     before anything starts.
     """
     path = host.folder / "models" / "own-7b"
-    held = {f"{path}/weights": "of the image"} if where != "nowhere" else {}
-    image = daemon.image(f"own-{where}", ["/bin/own"], files={**OWN, **held})
+    record = {f"{path}/weights": "of the image"} if where != "nowhere" else {}
+    image = daemon.image(f"own-{where}", ["/bin/own"], files={**OWN, **record})
     if where == "machine":
         path.mkdir(parents=True)
         (path / "weights").write_text("of the machine")

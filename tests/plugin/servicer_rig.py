@@ -12,7 +12,7 @@ from providers.engine import operations as engine
 from providers.plugin import outputs
 from providers.plugin import properties as wire
 from providers.plugin.servicer import Servicer
-from tests.plugin.test_outputs import held
+from tests.plugin.test_outputs import a_record
 
 URN = "urn:pulumi:s::gpus::gpu:index:Cluster::train"
 INPUTS = {
@@ -91,7 +91,7 @@ def stand_in(monkeypatch, name, result):
 
 
 def state(**more):
-    return struct(outputs.write(held()._replace(**more)))
+    return struct(outputs.write(a_record()._replace(**more)))
 
 
 def diffed(servicer, new, outputs_=None, old=None):

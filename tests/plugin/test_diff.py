@@ -31,8 +31,8 @@ RUNNING = {
 def cluster(old, new, state, *more):
     """The verdict where the state holds these outputs, of a cluster of the declared kind."""
     record = {"kind": old.get("kind", "machine"), **state.get("record", {})}
-    held = outputs.read("rehearsal/o1/train/g1", {**state, "record": record})
-    return diff.cluster(old, new, held, *more)
+    known_record = outputs.read("rehearsal/o1/train/g1", {**state, "record": record})
+    return diff.cluster(old, new, known_record, *more)
 
 
 def verdict(edit, state=RUNNING, satisfied=True, in_place=()):

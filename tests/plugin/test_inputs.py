@@ -108,7 +108,7 @@ def test_what_is_wanted() -> None:
         options={"gcp": {"container": "busybox"}},
         ports=[80],
     ).values
-    wanted = inputs.wanted({**values, "network_links": {"network": "n"}})
+    wanted = inputs.cluster_spec_of({**values, "network_links": {"network": "n"}})
     assert (wanted.owner, wanted.cluster, wanted.ask.entries[0].gpu) == (
         "0123456789ab",
         "train",
@@ -120,7 +120,7 @@ def test_what_is_wanted() -> None:
     assert wanted.setup.options == (("gcp", {"container": "busybox"}),)
     assert wanted.setup.network == (("network", "n"),)
     assert wanted.setup.ports == (80,)
-    again = inputs.wanted(
+    again = inputs.cluster_spec_of(
         {**values, "rank": "price", "labels": {}, "wait": "1m", "fallback": ["H200:8"]}
     )
     assert again.fingerprint == wanted.fingerprint

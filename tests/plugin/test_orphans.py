@@ -38,10 +38,10 @@ def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab) -
     """The cluster is at one cloud, and a run that was overwritten had bought for it at another: the
     Ownership's update releases that one alone.
     """
-    held = run(operations.create(lab.world(), wanted(), "g1"))
+    record = run(operations.create(lab.world(), wanted(), "g1"))
     world = lab.world()
     world.journal.owned("rehearsal", "own", "gpus", "dev", new=True)
-    world.journal.claim("rehearsal", "own", "train", "g1", held.handles)
+    world.journal.claim("rehearsal", "own", "train", "g1", record.handles)
     left = next(iter(lab.alpha.machines.values()))
     for cloud, generation, name in ((lab.beta, "g0", "train"), (lab.beta, "g9", "unknown")):
         handle = left.handle._replace(provider="beta", native_id=f"of-{generation}")
@@ -51,5 +51,5 @@ def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab) -
     run(orphans.release(world, "own", {}, (), ()))
     assert len(lab.alive) == 3, "nothing is released while the program is not known"
     run(orphans.release(world, "own", {}, ("train",), ()))
-    assert {node.handle.native_id for node in lab.alive} == {held.handles[0].native_id, "of-g9"}
+    assert {node.handle.native_id for node in lab.alive} == {record.handles[0].native_id, "of-g9"}
     assert lab.said("of-g0, which a run left behind")

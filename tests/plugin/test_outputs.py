@@ -9,7 +9,7 @@ from providers.plugin.schema import CLUSTER_OUTPUTS
 from providers.resources.cluster import GpuCluster
 
 
-def held(nodes=1, attempts=2, **more):
+def a_record(nodes=1, attempts=2, **more):
     handles = tuple(
         Handle(
             "gcp",
@@ -74,7 +74,7 @@ def held(nodes=1, attempts=2, **more):
 
 def test_outputs_have_the_documented_names() -> None:
     """Exactly the schema's names, and `schema: 1`."""
-    written = outputs.write(held())
+    written = outputs.write(a_record())
     assert set(written) == set(CLUSTER_OUTPUTS)
     assert written["schema"] == 1
     assert set(GpuCluster.__annotations__) | {"record"} == set(CLUSTER_OUTPUTS)
@@ -83,11 +83,11 @@ def test_outputs_have_the_documented_names() -> None:
 @pytest.mark.parametrize(("nodes", "attempts"), [(1, 0), (2, 5), (8, 60), (64, 200)])
 def test_outputs_stay_small(nodes, attempts) -> None:
     """Under 2 KB, however many nodes and attempts; no machine's name is lost."""
-    written = outputs.write(held(nodes, attempts), Setup(ports=(80, 8000)))
+    written = outputs.write(a_record(nodes, attempts), Setup(ports=(80, 8000)))
     assert outputs.size(written) < outputs.MAX_BYTES
     assert (
         outputs.read("rehearsal/0123456789ab/train/ba9876543210", written).handles
-        == held(nodes).handles
+        == a_record(nodes).handles
     )
 
 
@@ -96,8 +96,8 @@ def test_what_is_held_is_read_back() -> None:
     machines are in the journal.
     """
     for record in (
-        held(3),
-        held(
+        a_record(3),
+        a_record(
             1,
             0,
             reasons=("degraded: 1 of 2",),
@@ -111,22 +111,22 @@ def test_what_is_held_is_read_back() -> None:
 
 def test_unknown_prices_are_left_out() -> None:
     """An unknown price is absent, never zero."""
-    written = outputs.write(held()._replace(micro_usd=None))
+    written = outputs.write(a_record()._replace(micro_usd=None))
     assert "price_usd_per_hour" not in written
     assert outputs.read("rehearsal/o/c/g", written).micro_usd is None
 
 
 def test_the_ssh_line_needs_an_address() -> None:
     """No address, or not running: no line."""
-    assert outputs.write(held()._replace(world="live"))["ssh"] == "ssh gpus@192.0.2.1"
-    assert outputs.write(held()._replace(machines=()))["ssh"] == ""
-    assert outputs.write(held()._replace(status="ended"))["ssh"] == ""
-    assert outputs.write(held()._replace(status="queued"))["ssh"] == ""
+    assert outputs.write(a_record()._replace(world="live"))["ssh"] == "ssh gpus@192.0.2.1"
+    assert outputs.write(a_record()._replace(machines=()))["ssh"] == ""
+    assert outputs.write(a_record()._replace(status="ended"))["ssh"] == ""
+    assert outputs.write(a_record()._replace(status="queued"))["ssh"] == ""
 
 
 def test_a_degraded_cluster_is_logged_into_at_a_machine_that_runs() -> None:
     """Some of several machines are lost: the line names one that is left, never the lost one."""
-    three = held(3)
+    three = a_record(3)
     lost, *left = three.machines
     degraded = three._replace(
         status="degraded", machines=(lost._replace(status="preempted"), *left)
@@ -146,7 +146,7 @@ def test_the_ssh_line_is_one_that_works() -> None:
     address outside; what it is good for stands behind.
     """
     key = Setup(ssh_public_key="ssh-ed25519 AAAA")
-    live = held()._replace(world="live")
+    live = a_record()._replace(world="live")
     google = "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456"
     assert outputs.write(live, key)["ssh"] == "ssh gpus@192.0.2.1"
     assert outputs.write(live, Setup())["ssh"] == google
@@ -157,7 +157,7 @@ def test_the_ssh_line_is_one_that_works() -> None:
     inside = live._replace(machines=tuple(node._replace(external_ip="") for node in live.machines))
     assert outputs.write(inside, key)["ssh"] == f"{google} --tunnel-through-iap"
     assert (
-        outputs.write(held(2), key)["ssh"]
+        outputs.write(a_record(2), key)["ssh"]
         == "ssh gpus@192.0.2.1 # the first of 2, see handles; a rehearsal: nothing listens there"
     )
     other = live._replace(provider="aws")
@@ -169,19 +169,21 @@ def test_ports_become_endpoints() -> None:
     first one here. Mapped: the port outside.
     """
     ports = Setup(ports=(80,), ssh_public_key="ssh-ed25519 AAAA")
-    assert outputs.write(held(2), ports, public=True)["endpoints"] == [
+    assert outputs.write(a_record(2), ports, public=True)["endpoints"] == [
         "192.0.2.1:80",
         "192.0.2.2:80",
     ]
-    assert outputs.write(held(2), ports)["endpoints"] == ["ssh gpus@192.0.2.1 -L 80:localhost:80"]
-    (through,) = outputs.write(held(), ports._replace(ssh_public_key=""))["endpoints"]
+    assert outputs.write(a_record(2), ports)["endpoints"] == [
+        "ssh gpus@192.0.2.1 -L 80:localhost:80"
+    ]
+    (through,) = outputs.write(a_record(), ports._replace(ssh_public_key=""))["endpoints"]
     assert (
         through
         == "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456 --"
         " -L 80:localhost:80"
     )
-    mapped = held()._replace(
-        machines=tuple(node._replace(ports=((80, 5080),)) for node in held().machines)
+    mapped = a_record()._replace(
+        machines=tuple(node._replace(ports=((80, 5080),)) for node in a_record().machines)
     )
     assert outputs.write(mapped, ports)["endpoints"] == ["192.0.2.1:5080"]
 

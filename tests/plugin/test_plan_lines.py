@@ -25,7 +25,7 @@ def offer(provider, usd, gpu="H100"):
 OFFERS = table([offer("gcp", 88.0), offer("gcp", 20.0, "A100"), offer("bazaar", 9.0)])
 
 
-def held(provider, usd, gpu="H100", entry=0):
+def a_record(provider, usd, gpu="H100", entry=0):
     return ClusterRecord(
         "rehearsal",
         "o",
@@ -57,7 +57,7 @@ def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_st
     allows one, or names another, has no such line.
     """
     ask = Ask((Choice("H100", 8),))
-    running = said(ask, held("bazaar", 9.0))
+    running = said(ask, a_record("bazaar", 9.0))
     (warning,) = (text for topic, text in running.facts if topic == "warning")
     assert (
         "stays until it is replaced: add bazaar to providers, or set marketplaces: true" in warning
@@ -66,10 +66,10 @@ def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_st
     for more in ({"marketplaces": True}, {"providers": ("gcp", "bazaar")}):
         assert not [
             topic
-            for topic, _ in said(ask._replace(**more), held("bazaar", 9.0)).facts
+            for topic, _ in said(ask._replace(**more), a_record("bazaar", 9.0)).facts
             if topic == "warning"
         ]
-    assert not [topic for topic, _ in said(ask, held("gcp", 88.0)).facts if topic == "warning"]
+    assert not [topic for topic, _ in said(ask, a_record("gcp", 88.0)).facts if topic == "warning"]
 
 
 def test_a_reclaim_line_goes_by_the_rank() -> None:
@@ -79,15 +79,16 @@ def test_a_reclaim_line_goes_by_the_rank() -> None:
     two = Ask((Choice("H100", 8), Choice("A100", 8, "fallback[0]")))
     assert (
         "gcp z-1 H100:8 on-demand first"
-        in said(two, held("gcp", 20.0, "A100", 1), preview.RECLAIM).change
+        in said(two, a_record("gcp", 20.0, "A100", 1), preview.RECLAIM).change
     )
-    assert "nothing preferred" in said(two, held("gcp", 99.0), preview.RECLAIM).change, (
+    assert "nothing preferred" in said(two, a_record("gcp", 99.0), preview.RECLAIM).change, (
         "a cheaper place of the same choice"
     )
     price = two._replace(rank="price")
     assert (
-        "nothing preferred" in said(price, held("gcp", 20.0, "A100", 1), preview.RECLAIM).change
+        "nothing preferred" in said(price, a_record("gcp", 20.0, "A100", 1), preview.RECLAIM).change
     ), "the first choice is dearer"
     assert (
-        "gcp z-1 A100:8 on-demand first" in said(price, held("gcp", 88.0), preview.RECLAIM).change
+        "gcp z-1 A100:8 on-demand first"
+        in said(price, a_record("gcp", 88.0), preview.RECLAIM).change
     )

@@ -25,7 +25,7 @@ from tests.plugin.servicer_rig import (
     state,
     struct,
 )
-from tests.plugin.test_outputs import held
+from tests.plugin.test_outputs import a_record
 
 
 def test_check_names_each_problem_with_its_path(servicer) -> None:
@@ -51,7 +51,7 @@ def test_check_gives_back_canonical_inputs(servicer) -> None:
 
 def test_b44_preview_of_create_buys_nothing(servicer, monkeypatch) -> None:
     """At preview the engine is not called, and what depends on the place is unknown."""
-    calls = stand_in(monkeypatch, "create", held())
+    calls = stand_in(monkeypatch, "create", a_record())
     response = call(
         servicer, "Create", properties=struct({**INPUTS, "owner": wire.UNKNOWN}), preview=True
     )
@@ -74,7 +74,7 @@ def test_a_plan_that_cannot_be_shown_fails_the_preview(servicer, monkeypatch) ->
 def test_create_gives_id_and_outputs(servicer, monkeypatch) -> None:
     """Every create mints a generation of its own; the id is logical."""
     calls = stand_in(
-        monkeypatch, "create", lambda wanted, generation: held()._replace(generation=generation)
+        monkeypatch, "create", lambda wanted, generation: a_record()._replace(generation=generation)
     )
     first = call(servicer, "Create", properties=struct(INPUTS))
     second = call(servicer, "Create", properties=struct(INPUTS))
@@ -83,7 +83,7 @@ def test_create_gives_id_and_outputs(servicer, monkeypatch) -> None:
     assert first.id == f"rehearsal/0123456789ab/train/{generation}"
     assert first.id != second.id
     assert wire.decode(first.properties).values == outputs.write(
-        held()._replace(generation=generation), wanted.setup
+        a_record()._replace(generation=generation), wanted.setup
     )
 
 
@@ -91,7 +91,7 @@ def test_half_made_is_kept_in_state(servicer, monkeypatch) -> None:
     """Reasons become an init error with id, outputs and inputs, so that destroy deletes it and the
     next up finishes it.
     """
-    record = held()._replace(status="queued", reasons=("queued: waits for capacity",))
+    record = a_record()._replace(status="queued", reasons=("queued: waits for capacity",))
     stand_in(monkeypatch, "create", record)
     with pytest.raises(Aborted) as caught:
         call(servicer, "Create", properties=struct(INPUTS))
@@ -192,7 +192,7 @@ def test_cancel_stops_what_is_under_way(servicer, monkeypatch) -> None:
 
 def test_b44_preview_of_update_touches_nothing(servicer, monkeypatch) -> None:
     """At preview Update gives back what is held."""
-    calls = stand_in(monkeypatch, "update", held())
+    calls = stand_in(monkeypatch, "update", a_record())
     response = call(
         servicer,
         "Update",
@@ -210,8 +210,8 @@ def test_update_and_reclaim(servicer, monkeypatch) -> None:
     id.
     """
     updates, reclaims = (
-        stand_in(monkeypatch, "update", held()),
-        stand_in(monkeypatch, "reclaim", held()),
+        stand_in(monkeypatch, "update", a_record()),
+        stand_in(monkeypatch, "reclaim", a_record()),
     )
     call(
         servicer,
@@ -261,7 +261,9 @@ def test_delete_that_is_not_confirmed_fails(servicer, monkeypatch) -> None:
 def test_import_of_an_unmarked_machine(servicer, monkeypatch) -> None:
     """A bare native id becomes a cluster with inputs that declare exactly it."""
     stand_in(
-        monkeypatch, "adopt_stray", lambda provider, native_id: held()._replace(owner="", entry=0)
+        monkeypatch,
+        "adopt_stray",
+        lambda provider, native_id: a_record()._replace(owner="", entry=0),
     )
     response = call(servicer, "Read", id="projects/p/zones/z/instances/n", inputs=Struct())
     assert response.id == "rehearsal/stray/train/ba9876543210"

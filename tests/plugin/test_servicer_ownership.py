@@ -20,7 +20,7 @@ from tests.plugin.servicer_rig import (
     state,
     struct,
 )
-from tests.plugin.test_outputs import held
+from tests.plugin.test_outputs import a_record
 
 OWNER_URN = "urn:pulumi:s::gpus::gpu:index:Ownership::ownership"
 
@@ -67,31 +67,31 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch) -> None:
     """What no state has named since the last look is a stray by its handle; where nobody has looked
     before, nobody can tell.
     """
-    calls = stand_in(monkeypatch, "strays", held().machines)
+    calls = stand_in(monkeypatch, "strays", a_record().machines)
     from providers.engine.runtime.world import open_world
 
     look(servicer)
     world = open_world("rehearsal")
-    world.journal.launched(held())
+    world.journal.launched(a_record())
     look(servicer)
     assert (calls, servicer.lines) == ([], [])
     # The next run: the state names the cluster, before or after the look at the ownership.
-    stand_in(monkeypatch, "read", held())
+    stand_in(monkeypatch, "read", a_record())
     call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
     assert [claim.generation for claim in world.journal.claims("rehearsal", "0123456789ab")] == [
-        held().generation
+        a_record().generation
     ]
     look(servicer)
-    assert calls.pop() == ("rehearsal", "0123456789ab", set(held().handles), ())
+    assert calls.pop() == ("rehearsal", "0123456789ab", set(a_record().handles), ())
     # Another process, another run: the state is lost, so nothing names the cluster any more.
     servicer = new_servicer()
     look(servicer)
-    assert calls.pop()[2] == set(held().handles)
+    assert calls.pop()[2] == set(a_record().handles)
     response = look(servicer)
     assert response.id == OWNER_ID
     assert calls == [("rehearsal", "0123456789ab", set(), ())]
     assert servicer.lines[0][0] == "warning"
-    assert held().handles[0].native_id in servicer.lines[0][2]
+    assert a_record().handles[0].native_id in servicer.lines[0][2]
     world.close()
 
 
@@ -103,9 +103,9 @@ def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkey
     from providers.engine.runtime.world import open_world
 
     stand_in(monkeypatch, "strays", ())
-    stand_in(monkeypatch, "read", held())
+    stand_in(monkeypatch, "read", a_record())
     world = open_world("rehearsal")
-    world.journal.launched(held())
+    world.journal.launched(a_record())
     look(servicer)
     found, under_way = Journal.claims, threading.Event()
 
@@ -134,7 +134,7 @@ def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkey
     asyncio.run(both())
     monkeypatch.setattr(Journal, "claims", found)
     assert [claim.generation for claim in world.journal.claims("rehearsal", "0123456789ab")] == [
-        held().generation
+        a_record().generation
     ]
     world.close()
 
@@ -180,12 +180,12 @@ def test_a_new_ownership_warns_of_what_the_former_one_left(servicer) -> None:
     inputs = struct({"world": "rehearsal"})
     former = call(servicer, "Create", urn=OWNER_URN, properties=inputs)
     world = open_world("rehearsal")
-    world.journal.launched(held()._replace(owner=former.id.partition("/")[2]))
+    world.journal.launched(a_record()._replace(owner=former.id.partition("/")[2]))
     world.close()
     call(servicer, "Create", urn=OWNER_URN.replace("::", "::other-", 1), properties=inputs)
     assert servicer.lines == []
     call(servicer, "Create", urn=OWNER_URN, properties=inputs)
-    assert [line[0] for line in servicer.lines] == ["warning"] and held().handles[
+    assert [line[0] for line in servicer.lines] == ["warning"] and a_record().handles[
         0
     ].native_id in servicer.lines[0][2]
 
@@ -196,18 +196,20 @@ def test_a_machine_that_a_stack_holds_is_not_imported_again(servicer, monkeypatc
     """
     from providers.engine.runtime.world import open_world
 
-    native = held().handles[0].native_id
+    native = a_record().handles[0].native_id
     stand_in(
-        monkeypatch, "adopt_stray", lambda provider, _id: held() if provider == "gcp" else None
+        monkeypatch, "adopt_stray", lambda provider, _id: a_record() if provider == "gcp" else None
     )
     world = open_world("rehearsal")
-    world.journal.owned("rehearsal", held().owner, "gpus", "s", new=True)
-    world.journal.launched(held())
-    world.journal.claim("rehearsal", held().owner, "train", held().generation, held().handles)
+    world.journal.owned("rehearsal", a_record().owner, "gpus", "s", new=True)
+    world.journal.launched(a_record())
+    world.journal.claim(
+        "rehearsal", a_record().owner, "train", a_record().generation, a_record().handles
+    )
     with pytest.raises(Aborted, match="no stack holds, found that it is cluster train"):
         call(servicer, "Read", id=native)
     with pytest.raises(Aborted, match="nothing is imported"):
         call(servicer, "Read", id=ID)
-    world.journal.look("rehearsal", held().owner)
+    world.journal.look("rehearsal", a_record().owner)
     assert call(servicer, "Read", id=native).id == ID
     world.close()

@@ -19,7 +19,7 @@ from tests.plugin.servicer_rig import (
     state,
     struct,
 )
-from tests.plugin.test_outputs import held
+from tests.plugin.test_outputs import a_record
 
 
 def plan(servicer, *, preview=True, **arguments):
@@ -86,13 +86,15 @@ def test_a_replacement_that_nobody_compared_knows_what_it_replaces(servicer) -> 
 
     assert "nothing runs now" in change()
     world = open_world("rehearsal")
-    world.journal.launched(held())
-    world.journal.look("rehearsal", held().owner)
+    world.journal.launched(a_record())
+    world.journal.look("rehearsal", a_record().owner)
     assert (
         "gcp us-central1-a H100:8 spot ($10.21/h) is there from an earlier run: it is taken over if"
         " it still fits" in change()
     )
-    world.journal.claim("rehearsal", held().owner, "train", held().generation, held().handles)
+    world.journal.claim(
+        "rehearsal", a_record().owner, "train", a_record().generation, a_record().handles
+    )
     world.close()
     assert (
         "REPLACES gcp us-central1-a H100:8 spot ($10.21/h): it and its disk are deleted first"
@@ -251,7 +253,7 @@ def test_a_renamed_cluster_shows_what_still_runs(servicer) -> None:
     from providers.engine.runtime.world import open_world
 
     world = open_world("rehearsal")
-    world.journal.launched(held())
+    world.journal.launched(a_record())
     world.close()
     values = {**INPUTS, "cluster": "tune"}
     call(servicer, "Check", news=struct(values))

@@ -22,7 +22,7 @@ from tests.plugin.servicer_rig import (
     state,
     struct,
 )
-from tests.plugin.test_outputs import held
+from tests.plugin.test_outputs import a_record
 
 
 def test_read_of_what_is_gone_has_no_id(servicer, monkeypatch) -> None:
@@ -39,7 +39,7 @@ def test_read_keeps_attempts_and_address(servicer, monkeypatch) -> None:
     response = call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
     assert response.id == ID
     assert wire.decode(response.properties) == wire.decode(state())
-    assert calls[0][1].handles == held().handles
+    assert calls[0][1].handles == a_record().handles
 
 
 def test_read_of_a_degraded_cluster_is_an_init_error(servicer, monkeypatch) -> None:
@@ -47,7 +47,7 @@ def test_read_of_a_degraded_cluster_is_an_init_error(servicer, monkeypatch) -> N
     stand_in(
         monkeypatch,
         "read",
-        held()._replace(status="degraded", reasons=("degraded: 1 of 2 machines are left",)),
+        a_record()._replace(status="degraded", reasons=("degraded: 1 of 2 machines are left",)),
     )
     with pytest.raises(Aborted) as caught:
         call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
@@ -99,7 +99,7 @@ def test_b11_what_the_cloud_reports_is_no_difference(servicer, monkeypatch) -> N
         monkeypatch,
         "read",
         lambda record, _on_loss: record._replace(
-            machines=tuple(node._replace(external_ip="192.0.2.200") for node in held().machines)
+            machines=tuple(node._replace(external_ip="192.0.2.200") for node in a_record().machines)
         ),
     )
     opened = {**INPUTS, "network": "managed", "expose": "public", "ports": [80]}
@@ -118,8 +118,8 @@ def test_clouds_that_hang_hold_up_a_refresh_for_one_time_limit_together(
     monkeypatch.setattr("providers.plugin.session.READ_LIMIT_S", 0.3)
     asked = []
 
-    async def hangs(_world, held, *_policy) -> None:
-        asked.append(held.cluster)
+    async def hangs(_world, record, *_policy) -> None:
+        asked.append(record.cluster)
         await asyncio.Event().wait()
 
     monkeypatch.setattr(engine, "read", hangs)

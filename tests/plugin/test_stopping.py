@@ -4,7 +4,7 @@ import pytest
 
 from providers.errors import SpecError
 from providers.plugin import diff, preconditions
-from tests.plugin.test_outputs import held
+from tests.plugin.test_outputs import a_record
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity
     """EC2's one-time Spot machines, and the providers that keep no stopped machine."""
     with pytest.raises(SpecError, match=why):
         preconditions.check_stop(
-            held()._replace(provider=provider, capacity=capacity), diff.Verdict()
+            a_record()._replace(provider=provider, capacity=capacity), diff.Verdict()
         )
 
 
@@ -29,4 +29,6 @@ def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity
 )
 def test_what_can_be_stopped_is_not_refused(provider, capacity) -> None:
     """Google Cloud, and EC2 on demand or in a reservation."""
-    preconditions.check_stop(held()._replace(provider=provider, capacity=capacity), diff.Verdict())
+    preconditions.check_stop(
+        a_record()._replace(provider=provider, capacity=capacity), diff.Verdict()
+    )

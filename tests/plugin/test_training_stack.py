@@ -39,7 +39,7 @@ def test_up_wait_cp_of_a_run_over_two_machines(project) -> None:
         made.machines()
     ) == 2
     assert "replace" not in made.preview()
-    for held in (True, False):
+    for record in (True, False):
         assert gpus(made, "wait")[0] == 0
         code, _, told = gpus(made, "cp", "train:out", "./out")
         assert (
@@ -48,7 +48,7 @@ def test_up_wait_cp_of_a_run_over_two_machines(project) -> None:
             in told
         )
         assert "succeeded 0" in gpus(made, "logs", "train")[1]
-        if held:
+        if record:
             assert "released" in made.up()
             assert [each for each in made.machines() if each["status"] == "RUNNING"] == []
     made.destroy()

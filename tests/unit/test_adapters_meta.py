@@ -396,12 +396,12 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy) -> None:
     try:
         cloud = world.adapter("dummy").real
         assert cloud.machines is dummy().CLOUDS["one"].machines
-        held = run(
+        record = run(
             operations.create(world, ClusterSpec("own", "train", ask, Setup(), "f1"), "gen1")
         )
-        assert (held.status, held.provider, held.reasons) == ("running", "dummy", ())
+        assert (record.status, record.provider, record.reasons) == ("running", "dummy", ())
         assert len(cloud.alive) == 1
-        run(operations.delete(world, held))
+        run(operations.delete(world, record))
         assert cloud.alive == []
     finally:
         world.close()

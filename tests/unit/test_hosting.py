@@ -285,12 +285,12 @@ class Held(NamedTuple):
         ("meta-llama/Llama-3.1-70B", Held(provider="modal", machine_type="container-8"), ""),
     ],
 )
-def test_a_running_machine_that_another_model_outgrows_is_told(model, held, why) -> None:
+def test_a_running_machine_that_another_model_outgrows_is_told(model, record, why) -> None:
     """An edit of the workload is run on the held machine, where its GPUs and its disk hold it."""
     ask = read_cluster(
         "t", {"kind": "service", "gpu": "H100:8", "workload": {**LLAMA_70B, "model": model}}
     ).ask()
-    found = host_fit.outgrown(ask, ask.entries[0], held, registry.manifests())
+    found = host_fit.outgrown(ask, ask.entries[0], record, registry.manifests())
     assert found.startswith(why) if why else found == ""
 
 

@@ -22,7 +22,7 @@ def machine(tmp_path, monkeypatch):
     def make(harness):
         bench = Bench(harness, store)
         benches.append(bench)
-        bench.run(operations.create(bench.world, bench.wanted(), "g1"))
+        bench.run(operations.create(bench.world, bench.spec(), "g1"))
         return bench.knobs.running()[0].name
 
     yield make

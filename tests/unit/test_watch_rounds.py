@@ -178,11 +178,11 @@ def test_launches_in_the_state_count() -> None:
     before does not.
     """
     just, before = "2027-01-15T07:30:00Z", "2027-01-15T06:30:00Z"
-    held = state(
+    record = state(
         ("a", "running", "1", just), ("b", "running", "2", just), ("c", "running", "3", before)
     )
-    assert played(Played(held, operations={"d": "create"}), 2).result == "capped"
-    assert played(Played(held, operations={"d": "create"}), 3).bought_last_hour == 2
+    assert played(Played(record, operations={"d": "create"}), 2).result == "capped"
+    assert played(Played(record, operations={"d": "create"}), 3).bought_last_hour == 2
 
 
 def test_more_lost_at_once_than_the_cap_is_bought_in_one_round() -> None:

@@ -61,8 +61,8 @@ def creating_call(order: Order, around: Around) -> Call:
     usable: list[Candidate] = []
     refused: Unsupported | None = None
     # A reservation is at one place; which of the candidates that is, EC2 was asked before.
-    held = matching(order, around.reservation) if around.reservation is not None else None
-    for candidate in (held,) if held is not None else order.candidates:
+    reserved = matching(order, around.reservation) if around.reservation is not None else None
+    for candidate in (reserved,) if reserved is not None else order.candidates:
         try:
             check_demands(order, candidate, options, around)
         except Unsupported as error:

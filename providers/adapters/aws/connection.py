@@ -97,9 +97,9 @@ def _live(profile: str, endpoint: str | None, regions: tuple[str, ...], account:
         raise NotConfigured(f"aws: wanted credentials, found none; {todo}", provider=PROVIDER)
     # Key variables win over AWS_PROFILE, and a machine's role is of no profile: only what a profile
     # holds is found again by its name.
-    held = (
+    reserved = (
         session.profile_name in session.available_profiles
         and getattr(credentials, "method", "") not in OF_NO_PROFILE
     )
-    named = str(session.profile_name) if held else ""
+    named = str(session.profile_name) if reserved else ""
     return Ec2(LIVE, lambda: Client(session, endpoint), regions=regions, profile=named)

@@ -98,9 +98,9 @@ def _market(listing: Callable[[], market.Listing]) -> CheckLine:
     return _line("market", "ok", f"{free} offers, {len(found.refused)} hosts refused{unreadable}")
 
 
-def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
+def _wallet(balances: Mapping[str, Decimal], rows: Rows) -> CheckLine:
     """What the wallet holds, and for how many hours of what runs."""
-    if not held:
+    if not balances:
         return _line("wallet", "unknown", "the service states no balance")
     burn: dict[str, Decimal] = {}
     for row in rows:
@@ -109,13 +109,13 @@ def _wallet(held: Mapping[str, Decimal], rows: Rows) -> CheckLine:
             1 + pricing.RENTER_FEE[orders.capacity(row) or ON_DEMAND]
         )
     parts = []
-    for coin, balance in sorted(held.items()):
+    for coin, balance in sorted(balances.items()):
         per_hour = burn.get(coin, Decimal(0)) / 24
         parts.append(
             f"{balance.normalize():f} {coin}"
             + (f" ({balance / per_hour:.1f} h of what runs)" if per_hour else "")
         )
-    empty = not any(balance > 0 for balance in held.values())
+    empty = not any(balance > 0 for balance in balances.values())
     return _line("wallet", "missing" if empty else "ok", ", ".join(parts), DEPOSIT if empty else "")
 
 

@@ -147,10 +147,10 @@ def _read_one(
     label, gpu = _label(server), text if isinstance(text, str) else ""
     if absurd := _absurd(server):
         return (), (Refusal(label, gpu, absurd, unreadable=True),)
-    number_id, held = server_id(server), gpus(server)
-    if number_id is None or isinstance(held, str):
+    number_id, parsed = server_id(server), gpus(server)
+    if number_id is None or isinstance(parsed, str):
         return (), (
-            Refusal(label, gpu, "no usable id" if number_id is None else _shown(str(held))),
+            Refusal(label, gpu, "no usable id" if number_id is None else _shown(str(parsed))),
         )
     why = (
         "rented"
@@ -169,7 +169,7 @@ def _read_one(
         against = why or (found if isinstance(found, str) else _over_bid(found, capacity, options))
         if against and not why:
             refused.append(Refusal(label, gpu, against))
-        offers.append(_offer(server, number_id, held, capacity, found, against, as_of, source))
+        offers.append(_offer(server, number_id, parsed, capacity, found, against, as_of, source))
     return offers, refused
 
 
@@ -249,7 +249,7 @@ def _over_bid(found: Terms, capacity: str, options: Options) -> str:
 def _offer(
     server: Mapping[str, object],
     number_id: int,
-    held: Gpus,
+    parsed: Gpus,
     capacity: str,
     found: Terms | str,
     why: str,
@@ -268,13 +268,13 @@ def _offer(
         region=region(server),
         zone="",
         machine_type=machine_type(number_id),
-        gpu_type=held.model.name,
-        gpu_count=held.gpu_count,
+        gpu_type=parsed.model.name,
+        gpu_count=parsed.gpu_count,
         capacity=capacity,
         node_micro_usd=micro,
         price_as_of=as_of,
         price_source=source,
-        gpu_memory_gib=held.reported_gb or held.model.memory_gb,
+        gpu_memory_gib=parsed.reported_gb or parsed.model.memory_gb,
         vcpus=foreign.real(_threads(specs)) or 0.0,
         memory_gib=foreign.real(specs.get("ram")) or 0.0,
         parts="" if isinstance(found, str) else _parts(found, capacity),

@@ -82,12 +82,12 @@ def find(
     ):
         return ()
     if not_configured:
-        held = [
+        parsed = [
             rental for rental in rentals.values() if meant(rental.mark) and not rental.cancelled
         ]
-        if held or any(meant(intent.mark) for intent in intents):
+        if parsed or any(meant(intent.mark) for intent in intents):
             raise NotConfigured(
-                f"clore: {not_configured}; {len(held)} orders of this owner may run",
+                f"clore: {not_configured}; {len(parsed)} orders of this owner may run",
                 provider=market.PROVIDER,
             )
         return ()
@@ -139,7 +139,7 @@ def node_of(
         return Node(
             handle, name, GONE, whose, detail="" if cancelled else "not among the key's orders"
         )
-    held = figures.gpus(row)
+    parsed = figures.gpus(row)
     status, detail = _status(client, clock, row, cancelled=cancelled)
     server = orders.whole(row, "si")
     mapped = orders.ports(row)
@@ -150,9 +150,9 @@ def node_of(
         mark=whose,
         region="" if (place := figures.region(row)) == "XX" else place,
         machine_type=figures.machine_type(server) if server else "",
-        gpu_type="" if isinstance(held, str) else held.model.name,
-        gpu_count=0 if isinstance(held, str) else held.gpu_count,
-        contradiction=held if isinstance(held, figures.Contradiction) else "",
+        gpu_type="" if isinstance(parsed, str) else parsed.model.name,
+        gpu_count=0 if isinstance(parsed, str) else parsed.gpu_count,
+        contradiction=parsed if isinstance(parsed, figures.Contradiction) else "",
         capacity=orders.capacity(row),
         external_ip=orders.host(row),
         created_at=orders.made(row) or 0.0,

@@ -64,11 +64,11 @@ class Funds(NamedTuple):
         wanted = " or ".join(
             f"{amount.normalize():f} {each}" for each, amount in {**prices, coin: per_day}.items()
         )
-        held = ", ".join(
+        balances = ", ".join(
             f"{balance.normalize():f} {each}" for each, balance in sorted(self.balances.items())
         )
         text = (
-            f"clore: wanted at least an hour at {wanted} a day, found {held or 'nothing'} in the"
+            f"clore: wanted at least an hour at {wanted} a day, found {balances or 'nothing'} in the"
             f" wallet; {REMEDY}"
         )
         scopes = self.unpayable(figures.server_id(server) or 0, capacity, servers)

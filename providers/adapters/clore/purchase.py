@@ -58,15 +58,15 @@ def prepared(
     gone = Refuse(market.PROVIDER, server)
     if not isinstance(listed, dict) or listed.get("rented") is not False:
         raise gone.offer("no longer listed as free", "not-listed")
-    held = figures.gpus(listed)
+    parsed = figures.gpus(listed)
     if (
-        isinstance(held, str)
-        or held.model.name != candidate.gpu_type
-        or held.gpu_count != candidate.gpu_count
+        isinstance(parsed, str)
+        or parsed.model.name != candidate.gpu_type
+        or parsed.gpu_count != candidate.gpu_count
     ):
         raise gone.offer(
             f"wanted {candidate.gpu_type}:{candidate.gpu_count}, found"
-            f" {held if isinstance(held, str) else held.model.name}",
+            f" {parsed if isinstance(parsed, str) else parsed.model.name}",
             "changed",
         )
     _fits(order, listed, chosen, gone)

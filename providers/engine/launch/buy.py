@@ -34,57 +34,65 @@ if TYPE_CHECKING:
 
 async def buy(
     world: World,
-    wanted: ClusterSpec,
+    spec: ClusterSpec,
     generation: str,
-    brake: StopSignal,
+    stop_signal: StopSignal,
     *,
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
 ) -> ClusterRecord:
     """Plans and walks. Nothing of this generation but `keep` exists when it is called."""
-    outcome = await walk(world, wanted, generation, brake, keep=keep, accept=accept, before=before)
-    held = launched(world.name, wanted, generation, outcome, world.clock.now())
+    outcome = await walk(
+        world, spec, generation, stop_signal, keep=keep, accept=accept, before=before
+    )
+    record = launched(world.name, spec, generation, outcome, world.clock.now())
     if outcome.state != ACQUIRED and outcome.handles:
         # Known machines that nobody could look at yet: what they cost runs.
-        held = held._replace(launched_at=world.clock.now())
-    world.journal.launched(held)
-    if held.detail:
-        world.report("info", f"{held.cluster}: {held.detail}")
-    return held
+        record = record._replace(launched_at=world.clock.now())
+    world.journal.launched(record)
+    if record.detail:
+        world.report("info", f"{record.cluster}: {record.detail}")
+    return record
 
 
 async def made_ready(
-    world: World, held: ClusterRecord, wanted: ClusterSpec, brake: StopSignal
+    world: World, record: ClusterRecord, spec: ClusterSpec, stop_signal: StopSignal
 ) -> ClusterRecord | None:
     """What was adopted, once it is ready. None when it never became so: it is then deleted,
     confirmed. Raises HalfMade when that failed.
     """
-    if wanted.probe is None:
-        return held
-    deadline = world.clock.now() + wanted.ask.entries[held.entry].wait_s
+    if spec.probe is None:
+        return record
+    deadline = world.clock.now() + spec.ask.entries[record.entry].wait_s
     try:
         nodes = await until_ready(
-            world, await home_of(world, held), held, held.handles, wanted.probe, deadline, brake
+            world,
+            await home_of(world, record),
+            record,
+            record.handles,
+            spec.probe,
+            deadline,
+            stop_signal,
         )
     except HalfMade as error:
         world.report(
             "warning",
-            f"{held.cluster}: what an earlier run left is not ready: {trimmed(error)}; deleting it",
+            f"{record.cluster}: what an earlier run left is not ready: {trimmed(error)}; deleting it",
         )
-        await end(world, held)
+        await end(world, record)
         return None
     if nodes is None:
-        await end(world, held)
-        raise GpusError(f"{held.cluster}: {brake.why}; nothing is left running")
-    return held._replace(machines=nodes)
+        await end(world, record)
+        raise GpusError(f"{record.cluster}: {stop_signal.why}; nothing is left running")
+    return record._replace(machines=nodes)
 
 
 async def walk(
     world: World,
-    wanted: ClusterSpec,
+    spec: ClusterSpec,
     generation: str,
-    brake: StopSignal,
+    stop_signal: StopSignal,
     *,
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
@@ -96,18 +104,18 @@ async def walk(
     Raises as `acquire` does, NotConfigured when nobody is, and GpusError with the arithmetic where
     the budget refuses every candidate.
     """
-    if wanted.budget is None:
+    if spec.budget is None:
         return await _walk(
-            world, wanted, generation, brake, keep=keep, accept=accept, before=before
+            world, spec, generation, stop_signal, keep=keep, accept=accept, before=before
         )
-    async with wanted.budget.turn:
+    async with spec.budget.turn:
         outcome = await _walk(
-            world, wanted, generation, brake, keep=keep, accept=accept, before=before
+            world, spec, generation, stop_signal, keep=keep, accept=accept, before=before
         )
         if outcome.handles or outcome.state != ACQUIRED:
-            held = launched(world.name, wanted, generation, outcome, world.clock.now())
-            wanted.budget.bought(
-                spell_of(held._replace(launched_at=held.launched_at or world.clock.now())),
+            record = launched(world.name, spec, generation, outcome, world.clock.now())
+            spec.budget.bought(
+                spell_of(record._replace(launched_at=record.launched_at or world.clock.now())),
                 world.clock.now(),
             )
     return outcome
@@ -115,46 +123,46 @@ async def walk(
 
 async def _walk(
     world: World,
-    wanted: ClusterSpec,
+    spec: ClusterSpec,
     generation: str,
-    brake: StopSignal,
+    stop_signal: StopSignal,
     *,
     keep: Collection[Handle],
     accept: Callable[[Candidate], bool] | None,
     before: Sequence[Attempt],
 ) -> LaunchResult:
-    on_sale = await world.call("", insistent, world, wanted.ask, wanted.setup)
+    on_sale = await world.call("", insistent, world, spec.ask, spec.setup)
     blocks = world.journal.blocks(world.name)
-    plan = on_sale.plan(wanted.ask, blocks, world.clock.now(), wanted.setup)
+    plan = on_sale.plan(spec.ask, blocks, world.clock.now(), spec.setup)
     if not plan.candidates and blocks:
-        again = on_sale.plan(wanted.ask, setup=wanted.setup)
+        again = on_sale.plan(spec.ask, setup=spec.setup)
         if again.candidates:
             world.report(
                 "info",
-                f"{wanted.cluster}: every acceptable place was refused lately; asking them again",
+                f"{spec.cluster}: every acceptable place was refused lately; asking them again",
             )
             plan = again
     if not plan.candidates and on_sale.closed:
         # A refused call costs nothing, and somebody may have changed the account meanwhile.
-        again = on_sale._replace(closed=()).plan(wanted.ask, setup=wanted.setup)
+        again = on_sale._replace(closed=()).plan(spec.ask, setup=spec.setup)
         if again.candidates:
             world.report(
                 "info",
-                f"{wanted.cluster}: the account cannot use any acceptable place, as far as is"
+                f"{spec.cluster}: the account cannot use any acceptable place, as far as is"
                 " known; asking them all the same",
             )
             plan = again
     if not plan.candidates and on_sale.unavailable:
         able = {name: manifest.capabilities for name, manifest in world.manifests.items()}
         allowed = [
-            name for name in able if wanted.ask.allows(name, marketplace=able[name].marketplace)
+            name for name in able if spec.ask.allows(name, marketplace=able[name].marketplace)
         ]
         if allowed and all(name in on_sale.unavailable for name in allowed):
             lines = "\n".join(
                 named(name, why) for name, why in on_sale.unavailable.items() if name in allowed
             )
             raise NotConfigured(
-                f"{wanted.cluster}: no allowed provider is configured in the {world.name}"
+                f"{spec.cluster}: no allowed provider is configured in the {world.name}"
                 f" world\n{lines}",
                 provider=allowed[0],
             )
@@ -162,18 +170,18 @@ async def _walk(
         lines = "; ".join(named(name, why) for name, why in on_sale.silent.items())
         todo = "nothing was asked for, since what is for sale there is not known; run it again"
         raise Transient(
-            f"{wanted.cluster}: wanted the market, found {lines}; {todo}",
+            f"{spec.cluster}: wanted the market, found {lines}; {todo}",
             provider=next(iter(on_sale.silent)),
         )
-    presentable(plan, wanted.cluster)
-    if wanted.budget is not None:
-        accept = affordable(world, wanted, plan, accept)
+    presentable(plan, spec.cluster)
+    if spec.budget is not None:
+        accept = affordable(world, spec, plan, accept)
     return await acquire(
         world,
         plan,
-        wanted,
+        spec,
         generation,
-        stop=brake,
+        stop=stop_signal,
         market=on_sale,
         keep=keep,
         accept=accept,
@@ -182,27 +190,27 @@ async def _walk(
 
 
 def affordable(
-    world: World, wanted: ClusterSpec, plan: Plan, accept: Callable[[Candidate], bool] | None = None
+    world: World, spec: ClusterSpec, plan: Plan, accept: Callable[[Candidate], bool] | None = None
 ) -> Callable[[Candidate], bool]:
     """What of a plan the budget allows, as a test of candidates. Raises GpusError with the
     arithmetic where it allows none.
     """
-    budget, now = wanted.budget, world.clock.now()
+    budget, now = spec.budget, world.clock.now()
     assert budget is not None
 
     def allowed(candidate: Candidate) -> bool:
         return (accept is None or accept(candidate)) and budget.fits(
-            candidate, limit_of(wanted, candidate), now, wanted.cluster
+            candidate, limit_of(spec, candidate), now, spec.cluster
         )
 
     if plan.candidates and not any(map(allowed, plan.candidates)):
-        raise budget.refusal(wanted.cluster, plan, partial(limit_of, wanted), now)
+        raise budget.refusal(spec.cluster, plan, partial(limit_of, spec), now)
     return allowed
 
 
-async def check_pinned(world: World, wanted: ClusterSpec) -> None:
+async def check_pinned(world: World, spec: ClusterSpec) -> None:
     """A declaration that allows one provider alone fails at once, and clearly, when that one is not
     configured.
     """
-    if len(wanted.ask.providers) == 1 and wanted.ask.providers[0] in world.manifests:
-        await adapter_of(world, wanted.ask.providers[0])
+    if len(spec.ask.providers) == 1 and spec.ask.providers[0] in world.manifests:
+        await adapter_of(world, spec.ask.providers[0])

@@ -44,11 +44,11 @@ class LaunchResult(NamedTuple):
 
 
 def launched(
-    world: str, wanted: ClusterSpec, generation: str, outcome: LaunchResult, now: float
+    world: str, spec: ClusterSpec, generation: str, outcome: LaunchResult, now: float
 ) -> ClusterRecord:
     """The record of a purchase, whatever it came to."""
     placed = outcome.placed
-    ttl_s = ttl(wanted, placed.entry)
+    ttl_s = ttl(spec, placed.entry)
     made = outcome.state == ACQUIRED
     launched = began(outcome.nodes, now, now)
     done = next(
@@ -66,10 +66,10 @@ def launched(
     )
     return ClusterRecord(
         world=world,
-        owner=wanted.owner,
-        cluster=wanted.cluster,
+        owner=spec.owner,
+        cluster=spec.cluster,
         generation=generation,
-        fingerprint=wanted.fingerprint,
+        fingerprint=spec.fingerprint,
         status=status,
         provider=placed.provider,
         region=placed.region,

@@ -28,35 +28,35 @@ if TYPE_CHECKING:
 
 
 async def confirmed(
-    world: World, held: ClusterRecord, brake: StopSignal, kept: Collection[Handle] = ()
+    world: World, record: ClusterRecord, stop_signal: StopSignal, kept: Collection[Handle] = ()
 ) -> ClusterRecord:
     """What was bought or kept, if this run still has the cluster. Else all of it but `kept` is
     released, confirmed, and TakenOver raised.
 
     What is not settled yet is returned as it is: a state has to name it.
     """
-    bought = [handle for handle in (*held.handles, *held.leftovers) if handle not in kept]
-    if bought and not held.reasons and not brake.taken_over and world.leases is None:
-        brake.rival = await _rival(world, held)
-    if held.reasons or not brake.taken_over:
-        if brake.lease is not None:
-            brake.lease.note(held.handles, held.fingerprint)
-        return held
-    left = await _released(world, held, bought, brake)
+    bought = [handle for handle in (*record.handles, *record.leftovers) if handle not in kept]
+    if bought and not record.reasons and not stop_signal.taken_over and world.leases is None:
+        stop_signal.rival = await _rival(world, record)
+    if record.reasons or not stop_signal.taken_over:
+        if stop_signal.lease is not None:
+            stop_signal.lease.note(record.handles, record.fingerprint)
+        return record
+    left = await _released(world, record, bought, stop_signal)
     if left.clean:
         world.journal.release(
-            world.name, held.owner, held.cluster, held.generation, world.clock.now(), bought
+            world.name, record.owner, record.cluster, record.generation, world.clock.now(), bought
         )
-        raise brake.stopped(held.cluster, "nothing of this run is left")
-    raise brake.stopped(
-        held.cluster,
+        raise stop_signal.stopped(record.cluster, "nothing of this run is left")
+    raise stop_signal.stopped(
+        record.cluster,
         f"what this run bought could not be deleted: {left.why};"
-        f" {bill(left.handles, held.micro_usd)}",
+        f" {bill(left.handles, record.micro_usd)}",
     )
 
 
 async def theirs(
-    world: World, adapter: Cloud, order: Order, handles: Collection[Handle], brake: StopSignal
+    world: World, adapter: Cloud, order: Order, handles: Collection[Handle], stop_signal: StopSignal
 ) -> set[Handle]:
     """Of these machines, and of all that bear the order's mark, those that another run made or has
     adopted. Raises CloudErrors.
@@ -71,7 +71,7 @@ async def theirs(
         else []
     )
     marked = await repeated(world, adapter.name, adapter.find, *order.mark[:3])
-    found = _adopted(nodes, order.mark.generation, brake)
+    found = _adopted(nodes, order.mark.generation, stop_signal)
     return found | {
         node.handle for node in marked if node.handle not in handles and of_another(node, order)
     }
@@ -88,26 +88,26 @@ def _stem(order: Order) -> str:
     return order.node_names[0].rpartition("-")[0]
 
 
-def _adopted(nodes: Collection[Node], generation: str, brake: StopSignal) -> set[Handle]:
+def _adopted(nodes: Collection[Node], generation: str, stop_signal: StopSignal) -> set[Handle]:
     """Those that bear another generation by now, or that the run which has the cluster names as its
     own.
     """
-    last = brake.lease.last() if brake.lease is not None else None
-    named = set(last.handles) if last is not None and brake.taken_over else set()
+    last = stop_signal.lease.last() if stop_signal.lease is not None else None
+    named = set(last.handles) if last is not None and stop_signal.taken_over else set()
     return named | {node.handle for node in nodes if is_foreign(node.mark, generation)}
 
 
 async def _released(
-    world: World, held: ClusterRecord, bought: Collection[Handle], brake: StopSignal
+    world: World, record: ClusterRecord, bought: Collection[Handle], stop_signal: StopSignal
 ) -> Remainder:
-    lefts: list[Remainder] = []
+    remainders: list[Remainder] = []
     try:
-        for adapter, own in await by_adapter(world, held, bought):
+        for adapter, own in await by_adapter(world, record, bought):
             there = await repeated(world, adapter.name, adapter.observe, tuple(own))
-            others = _adopted(there, held.generation, brake)
+            others = _adopted(there, record.generation, stop_signal)
             # By name alone: another run of the same state may have bought under the same
             # generation.
-            lefts.append(
+            remainders.append(
                 await release(
                     world, adapter, "", "", "", [handle for handle in own if handle not in others]
                 )
@@ -115,34 +115,34 @@ async def _released(
     except CloudError as error:
         return Remainder(tuple(bought), trimmed(error))
     return Remainder(
-        tuple(handle for left in lefts for handle in left.handles),
-        "; ".join(left.why for left in lefts if left.why),
+        tuple(handle for left in remainders for handle in left.handles),
+        "; ".join(left.why for left in remainders if left.why),
     )
 
 
-async def _rival(world: World, held: ClusterRecord) -> str:
+async def _rival(world: World, record: ClusterRecord) -> str:
     """Who else bought for the cluster since it was looked at before this purchase; empty for
     nobody. Of two, the one that was made first stays.
     """
-    if taken := [node.name for node in held.machines if is_foreign(node.mark, held.generation)]:
+    if taken := [node.name for node in record.machines if is_foreign(node.mark, record.generation)]:
         return f"another run has adopted {', '.join(taken)}"
     try:
-        found = await survey(world, held.owner, held.cluster)
+        found = await survey(world, record.owner, record.cluster)
     except CloudError as error:
         world.report(
             "warning",
-            f"{held.cluster}: whether another run bought for it meanwhile could not be looked up:"
+            f"{record.cluster}: whether another run bought for it meanwhile could not be looked up:"
             f" {trimmed(error)}",
         )
         return ""
     mine = min(
-        ((node.created_at, held.generation) for node in held.machines),
-        default=(held.launched_at, held.generation),
+        ((node.created_at, record.generation) for node in record.machines),
+        default=(record.launched_at, record.generation),
     )
     others = [
         node
         for node in found
-        if is_foreign(node.mark, held.generation) and node.handle not in held.handles
+        if is_foreign(node.mark, record.generation) and node.handle not in record.handles
     ]
     first = [
         node

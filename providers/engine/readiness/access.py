@@ -83,31 +83,31 @@ def probe(
     return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
 
 
-async def equipped(world: World, wanted: ClusterSpec) -> ClusterSpec:
+async def equipped(world: World, spec: ClusterSpec) -> ClusterSpec:
     """What is wanted, with the cluster's own key where it asks for one, and a probe where readiness
     is to be checked.
 
     Raises GpusError where that needs OpenSSH and there is none; nothing was bought then.
     """
-    if not wanted.ready or wanted.probe is not None:
-        return wanted
-    checked = wanted.ready == CHECKED
+    if not spec.ready or spec.probe is not None:
+        return spec
+    checked = spec.ready == CHECKED
     try:
-        way = await world.call("", make, world.name, wanted.owner, wanted.cluster)
+        way = await world.call("", make, world.name, spec.owner, spec.cluster)
     except NoOpenSsh as error:
         # A rehearsal's machines ask for no key, and nobody logs in to have one looked at that is
         # only to run.
         if checked and world.name != REHEARSAL:
             raise GpusError(
-                f"{wanted.cluster}: nothing is bought: {error}; or set ready: running"
+                f"{spec.cluster}: nothing is bought: {error}; or set ready: running"
             ) from None
-        way = ClusterKeys(folder(world.name, wanted.owner, wanted.cluster), None)
+        way = ClusterKeys(folder(world.name, spec.owner, spec.cluster), None)
     if way.key is not None:
-        wanted = wanted._replace(setup=wanted.setup._replace(own_public_key=way.key.public))
+        spec = spec._replace(setup=spec.setup._replace(own_public_key=way.key.public))
     if not checked:
-        return wanted
-    return wanted._replace(
-        probe=CheckedProbe(world, wanted, way, probe(world, way.key, way.known_hosts, way.nodes))
+        return spec
+    return spec._replace(
+        probe=CheckedProbe(world, spec, way, probe(world, way.key, way.known_hosts, way.nodes))
     )
 
 
@@ -116,8 +116,8 @@ class CheckedProbe:
     elsewhere their cloud's word will do, said once.
     """
 
-    def __init__(self, world: World, wanted: ClusterSpec, way: ClusterKeys, inner: Probe) -> None:
-        self._world, self._wanted, self._way, self._inner = world, wanted, way, inner
+    def __init__(self, world: World, spec: ClusterSpec, way: ClusterKeys, inner: Probe) -> None:
+        self._world, self._wanted, self._way, self._inner = world, spec, way, inner
         self._told: set[str] = set()
         self._bearing: set[Handle] = set()
 
@@ -183,30 +183,32 @@ def why_unreachable(world: World, provider: str, placed: Ordered, setup: Setup) 
     )
 
 
-def connection(world: World, held: ClusterRecord) -> SshProbe | StandInProbe | str:
+def connection(world: World, record: ClusterRecord) -> SshProbe | StandInProbe | str:
     """How the machines of a declared cluster are logged into from here, or why they are not. Reads
     the journal and the cluster's folder.
     """
-    if held.kind != "machine" and not works(held):
+    if record.kind != "machine" and not works(record):
         return (
-            f"it is a {held.kind} of {held.provider}'s own, in which nobody logs in; `gpus logs"
-            f" {held.cluster}` shows what it writes"
+            f"it is a {record.kind} of {record.provider}'s own, in which nobody logs in; `gpus logs"
+            f" {record.cluster}` shows what it writes"
         )
-    if world.manifests[held.provider].console.program is not None:
-        if why := why_unreachable(world, held.provider, held, Setup()):
+    if world.manifests[record.provider].console.program is not None:
+        if why := why_unreachable(world, record.provider, record, Setup()):
             return why
         # The account's credentials open it, also what another machine bought.
-        place = ClusterKeys(folder(world.name, held.owner, held.cluster), None)
-        return probe(world, None, place.known_hosts, place.nodes, account=account_of(world, held))
-    entries = world.journal.orders(world.name, held.owner, held.cluster)
-    order = next((entry.order for entry in entries if set(entry.handles) & set(held.handles)), None)
+        place = ClusterKeys(folder(world.name, record.owner, record.cluster), None)
+        return probe(world, None, place.known_hosts, place.nodes, account=account_of(world, record))
+    entries = world.journal.orders(world.name, record.owner, record.cluster)
+    order = next(
+        (entry.order for entry in entries if set(entry.handles) & set(record.handles)), None
+    )
     if order is None:
         return ELSEWHERE
-    if why := why_unreachable(world, held.provider, held, order.setup):
+    if why := why_unreachable(world, record.provider, record, order.setup):
         return why
-    way = opened(world.name, held.owner, held.cluster)
+    way = opened(world.name, record.owner, record.cluster)
     key = way.key if way is not None else None
     if world.name != REHEARSAL and (key is None or key.public != order.setup.own_public_key):
         return "the key that it was ordered with is not here"
-    place = ClusterKeys(folder(world.name, held.owner, held.cluster), key)
+    place = ClusterKeys(folder(world.name, record.owner, record.cluster), key)
     return probe(world, key, place.known_hosts, place.nodes)

@@ -69,7 +69,9 @@ async def deliver_files(world: World, adapter: Cloud, order: Order, nodes: Seque
                 raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
 
 
-async def rerun(world: World, held: ClusterRecord, nodes: Sequence[Node], begun: StartPlan) -> None:
+async def rerun(
+    world: World, record: ClusterRecord, nodes: Sequence[Node], begun: StartPlan
+) -> None:
     """Puts another program on the machines in place of the one that runs there, and starts it; at a
     later boot it is that one, too.
 
@@ -77,7 +79,7 @@ async def rerun(world: World, held: ClusterRecord, nodes: Sequence[Node], begun:
     """
     from providers.workloads.launch.start_script import script
 
-    looker = key_probe(world, held.owner, held.cluster, pinned=True)
+    looker = key_probe(world, record.owner, record.cluster, pinned=True)
     if looker is None:
         raise GpusError(
             "wanted to log in and start it anew, found no key of this cluster on this machine"

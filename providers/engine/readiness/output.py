@@ -28,24 +28,25 @@ KEPT_BYTES = 256 * 1024
 _PLACE = "output"
 
 
-async def save_output(world: World, adapter: Cloud, held: ClusterRecord) -> None:
+async def save_output(world: World, adapter: Cloud, record: ClusterRecord) -> None:
     """Writes the end of each machine's output here, readable by this user alone. One call for each;
     never raises what a cloud says.
     """
-    looker = key_probe(world, held.owner, held.cluster, pinned=True)
-    for number, node in enumerate(held.machines):
+    looker = key_probe(world, record.owner, record.cluster, pinned=True)
+    for number, node in enumerate(record.machines):
         try:
             if adapter.logs:
                 text = str(await repeated(world, adapter.name, adapter.log, node.handle))
             elif (
                 world.name != REHEARSAL
                 and node.status == RUNNING
-                and (looker := key_probe(world, held.owner, held.cluster, pinned=True)) is not None
+                and (looker := key_probe(world, record.owner, record.cluster, pinned=True))
+                is not None
             ):
                 text = await _told(looker.line(node))
             else:
                 continue
-            place = folder(world.name, held.owner, held.cluster) / _PLACE
+            place = folder(world.name, record.owner, record.cluster) / _PLACE
             private_folder(place)
             path = place / str(number)
             path.touch(mode=0o600)
@@ -53,14 +54,14 @@ async def save_output(world: World, adapter: Cloud, held: ClusterRecord) -> None
         except (GpusError, OSError) as error:
             world.report(
                 "warning",
-                f"{held.cluster}: what {node.name} wrote could not be kept:"
+                f"{record.cluster}: what {node.name} wrote could not be kept:"
                 f" {str(error).splitlines()[0]}",
             )
 
 
-def kept(held: ClusterRecord, number: int) -> str | None:
+def kept(record: ClusterRecord, number: int) -> str | None:
     """The end of what that machine wrote; None where nothing was kept. Reads one file."""
-    path = folder(held.world, held.owner, held.cluster) / _PLACE / str(number)
+    path = folder(record.world, record.owner, record.cluster) / _PLACE / str(number)
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
 

@@ -59,7 +59,7 @@ async def until_ready(
     handles: Sequence[Handle],
     probe: Probe,
     deadline: float,
-    brake: StopSignal,
+    stop_signal: StopSignal,
 ) -> tuple[Node, ...] | None:
     """The machines once all of them are ready, None when the brake came on.
 
@@ -104,11 +104,11 @@ async def until_ready(
                     f"{placed.provider} {placed.zone or placed.region}: waiting until it is ready:"
                     f" {worst}",
                 )
-        if brake.on:
+        if stop_signal.on:
             return None
         if world.clock.now() >= deadline:
             raise _unready(placed, handles, last, deadline - started)
-        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), brake)
+        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), stop_signal)
         interval = min(interval * POLL_GROWTH, POLL_MOST_S)
 
 

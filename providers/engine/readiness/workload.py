@@ -89,36 +89,36 @@ async def word(world: World, adapter: Cloud, node: Node, order: Order | None) ->
         return WorkloadStatus()
 
 
-async def observed(world: World, adapter: Cloud, held: ClusterRecord) -> tuple[Node, ...]:
+async def observed(world: World, adapter: Cloud, record: ClusterRecord) -> tuple[Node, ...]:
     """What is held, as its cloud reports it and as its work makes it: one look, and one more at
     each machine that has a job of ours.
     """
-    nodes = await _looked(world, adapter, held)
+    nodes = await _looked(world, adapter, record)
     if (
-        held.kind == "job"
+        record.kind == "job"
         and nodes
-        and not finished(held)
+        and not finished(record)
         and {node.status for node in nodes} <= {*DONE}
     ):
         worst = next((node for node in nodes if node.status == FAILED), nodes[0])
-        world.journal.concluded(held, worst.status, worst.detail)
+        world.journal.concluded(record, worst.status, worst.detail)
     return nodes
 
 
-async def _looked(world: World, adapter: Cloud, held: ClusterRecord) -> tuple[Node, ...]:
-    nodes = tuple(await repeated(world, adapter.name, adapter.observe, held.handles))
-    if held.kind != "job" or not works(held):
+async def _looked(world: World, adapter: Cloud, record: ClusterRecord) -> tuple[Node, ...]:
+    nodes = tuple(await repeated(world, adapter.name, adapter.observe, record.handles))
+    if record.kind != "job" or not works(record):
         return nodes
-    if finished(held):
+    if finished(record):
         # What was told once stays, however the machine goes on.
-        why = {node.handle: node.detail for node in held.machines}
-        told = held.detail
+        why = {node.handle: node.detail for node in record.machines}
+        told = record.detail
         return tuple(
             (
                 node
                 if node.status == GONE
                 else node._replace(
-                    status=held.status, detail=why.get(node.handle, told or node.detail)
+                    status=record.status, detail=why.get(node.handle, told or node.detail)
                 )
             )
             for node in nodes
@@ -126,26 +126,28 @@ async def _looked(world: World, adapter: Cloud, held: ClusterRecord) -> tuple[No
     order = next(
         (
             entry.order
-            for entry in world.journal.orders(world.name, held.owner, held.cluster, held.generation)
+            for entry in world.journal.orders(
+                world.name, record.owner, record.cluster, record.generation
+            )
         ),
         None,
     )
-    return await seen(world, adapter, held, nodes, order)
+    return await seen(world, adapter, record, nodes, order)
 
 
 async def seen(
-    world: World, adapter: Cloud, held: ClusterRecord, nodes: Sequence[Node], order: Order | None
+    world: World, adapter: Cloud, record: ClusterRecord, nodes: Sequence[Node], order: Order | None
 ) -> tuple[Node, ...]:
     """The machines as their work makes them: one look at each that may have something to tell.
     Words of another program do not count.
     """
-    found, digest = [], dict(held.applied).get(WORK, "")
+    found, digest = [], dict(record.applied).get(WORK, "")
     for node in nodes:
         told = node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
         said = await word(world, adapter, node, order) if told else WorkloadStatus()
         found.append(
             with_workload_status(
-                node, held.kind, said if said.digest == digest else WorkloadStatus()
+                node, record.kind, said if said.digest == digest else WorkloadStatus()
             )
             if told
             else node
@@ -160,7 +162,7 @@ async def until_working(
     nodes: Sequence[Node],
     order: Order,
     deadline: float,
-    brake: StopSignal,
+    stop_signal: StopSignal,
 ) -> tuple[Node, ...] | None:
     """The machines once the service on all of them answers by its own health path; None when the
     brake came on.
@@ -197,7 +199,7 @@ async def until_working(
                 f" started, not ready: {slow.state or 'no word of it yet'}"
             )
             raise NotReady(text, provider=placed.provider, code=LOADING, handles=handles)
-        if brake.on:
+        if stop_signal.on:
             return None
         if (state := said[0].state) != told:
             told = state
@@ -206,7 +208,7 @@ async def until_working(
                 f"{placed.provider} {placed.zone or placed.region}: waiting until the service"
                 f" answers: {state or 'starting'}",
             )
-        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), brake)
+        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), stop_signal)
         interval = min(interval * POLL_GROWTH, POLL_MOST_S)
 
 

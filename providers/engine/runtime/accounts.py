@@ -36,17 +36,17 @@ async def adapter_of(world: World, provider: str, account: Account | None = None
     return await world.call(provider, world.adapter, provider, account)
 
 
-async def home_of(world: World, held: ClusterRecord) -> Cloud:
+async def home_of(world: World, record: ClusterRecord) -> Cloud:
     """The adapter of the account that the held machines are in."""
-    return await adapter_of(world, held.provider, account_of(world, held))
+    return await adapter_of(world, record.provider, account_of(world, record))
 
 
-def account_of(world: World, held: ClusterRecord) -> Account | None:
+def account_of(world: World, record: ClusterRecord) -> Account | None:
     """The account of a record: its own word, else the journal's."""
-    if held.account is not None or not held.provider:
-        return held.account
-    found = places(world, held.owner, held.cluster, held.handles)
-    return next((account for handle, account in found.items() if handle in held.handles), None)
+    if record.account is not None or not record.provider:
+        return record.account
+    found = places(world, record.owner, record.cluster, record.handles)
+    return next((account for handle, account in found.items() if handle in record.handles), None)
 
 
 def places(
@@ -64,19 +64,21 @@ def places(
 
 
 async def by_adapter(
-    world: World, held: ClusterRecord, handles: Iterable[Handle]
+    world: World, record: ClusterRecord, handles: Iterable[Handle]
 ) -> list[tuple[Cloud, list[Handle]]]:
     """The machines grouped by the adapter to ask for them, each adapter once."""
     groups: dict[int, tuple[Cloud, list[Handle]]] = {}
     wanted = list(dict.fromkeys(handles))
-    strange = [handle for handle in wanted if held.account is None or handle not in held.handles]
+    strange = [
+        handle for handle in wanted if record.account is None or handle not in record.handles
+    ]
     known = {
-        handle: held.account if handle.provider == held.provider else None for handle in wanted
+        handle: record.account if handle.provider == record.provider else None for handle in wanted
     }
     known.update(
         {
             handle: account
-            for handle, account in places(world, held.owner, held.cluster, strange).items()
+            for handle, account in places(world, record.owner, record.cluster, strange).items()
             if account is not None
         }
     )

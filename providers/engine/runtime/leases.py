@@ -33,7 +33,7 @@ async def owned(
     cluster: str,
     generation: str,
     patience_s: float,
-    brake: StopSignal,
+    stop_signal: StopSignal,
     *,
     buys: bool = True,
 ) -> AsyncIterator[None]:
@@ -46,7 +46,7 @@ async def owned(
     async with leased(world, owner, (cluster,), patience_s):
         if world.leases is not None:
             try:
-                brake.lease = await asyncio.to_thread(
+                stop_signal.lease = await asyncio.to_thread(
                     world.leases.take, world.name, owner, cluster, generation
                 )
             except TakenOver:

@@ -71,9 +71,9 @@ class StopSignal:
         return GpusError(f"{cluster}: {self.why}; {rest}")
 
 
-async def pause(world: World, seconds: float, brake: StopSignal | None = None) -> None:
+async def pause(world: World, seconds: float, stop_signal: StopSignal | None = None) -> None:
     """Waits on the world's clock; ends early when the brake is on."""
-    while seconds > 0 and not (brake is not None and brake.on):
+    while seconds > 0 and not (stop_signal is not None and stop_signal.on):
         piece = min(seconds, _SLICE_S)
         await world.clock.sleep(piece)
         seconds -= piece
@@ -110,12 +110,12 @@ async def shielded(
     When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to
     is undone; only then the cancellation goes on.
     """
-    brake = StopSignal(world)
-    task = asyncio.ensure_future(work(brake))
+    stop_signal = StopSignal(world)
+    task = asyncio.ensure_future(work(stop_signal))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        brake.abandoned = True
+        stop_signal.abandoned = True
         landing = asyncio.ensure_future(_land(world, task, undo))
         while not landing.done():
             try:

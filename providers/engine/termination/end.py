@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
 
 
-async def end(world: World, held: ClusterRecord) -> None:
+async def end(world: World, record: ClusterRecord) -> None:
     """Deletes everything of the generation. Raises HalfMade naming what may still cost money."""
-    which = (world.name, held.owner, held.cluster, held.generation)
+    which = (world.name, record.owner, record.cluster, record.generation)
     entries = world.journal.orders(*which)
     handles = list(
         dict.fromkeys(
             [
-                *held.handles,
-                *held.leftovers,
+                *record.handles,
+                *record.leftovers,
                 *(handle for entry in entries for handle in entry.handles),
             ]
         )
     )
-    lefts: list[Remainder] = []
+    remainders: list[Remainder] = []
     groups: dict[int, tuple[Cloud, list[Handle], list[order_table.OrderRow]]] = {}
 
     async def group(
@@ -61,15 +61,15 @@ async def end(world: World, held: ClusterRecord) -> None:
             with while_answering():
                 adapter = await adapter_of(world, provider, account)
         except CloudError as error:
-            lefts.append(Remainder.by(error, owed))
+            remainders.append(Remainder.by(error, owed))
             return None
         return groups.setdefault(id(adapter), (adapter, [], []))
 
-    if held.provider:
+    if record.provider:
         await group(
-            held.provider,
-            account_of(world, held),
-            [handle for handle in handles if handle.provider == held.provider],
+            record.provider,
+            account_of(world, record),
+            [handle for handle in handles if handle.provider == record.provider],
         )
     for entry in entries:
         found = await group(entry.provider, entry.account, entry.handles)
@@ -78,35 +78,37 @@ async def end(world: World, held: ClusterRecord) -> None:
     for handle in handles:
         try:
             with while_answering():
-                ((adapter, _),) = await by_adapter(world, held, [handle])
+                ((adapter, _),) = await by_adapter(world, record, [handle])
         except CloudError as error:
-            lefts.append(Remainder.by(error, (handle,)))
+            remainders.append(Remainder.by(error, (handle,)))
             continue
         groups.setdefault(id(adapter), (adapter, [], []))[1].append(handle)
 
     async def ended(
         adapter: Cloud, there: Sequence[Handle], pending: Sequence[order_table.OrderRow]
     ) -> None:
-        lefts.extend(
+        remainders.extend(
             [await abandon(world, adapter, entry.order, entry.ticket) for entry in pending]
         )
         try:
-            own, taken = await _own(world, adapter, held, there)
+            own, taken = await _own(world, adapter, record, there)
         except CloudError as error:
-            lefts.append(Remainder.by(error, there))
+            remainders.append(Remainder.by(error, there))
             return
-        lefts.append(
-            await release(world, adapter, held.owner, held.cluster, held.generation, own, taken)
+        remainders.append(
+            await release(
+                world, adapter, record.owner, record.cluster, record.generation, own, taken
+            )
         )
 
     # Side by side: a cloud that does not answer keeps no machine of another one running.
     await together(*(answering(ended(*group)) for group in groups.values()))
-    raise_left(held.cluster, lefts, held.micro_usd)
+    raise_left(record.cluster, remainders, record.micro_usd)
     world.journal.release(*which, world.clock.now())
 
 
 async def _own(
-    world: World, adapter: Cloud, held: ClusterRecord, handles: Sequence[Handle]
+    world: World, adapter: Cloud, record: ClusterRecord, handles: Sequence[Handle]
 ) -> tuple[list[Handle], list[Handle]]:
     """Those of the machines that no other generation has taken over, and those that one has. Raises
     CloudErrors.
@@ -118,16 +120,16 @@ async def _own(
         others = {
             node.handle
             for node in nodes
-            if held.generation and is_foreign(node.mark, held.generation)
+            if record.generation and is_foreign(node.mark, record.generation)
         }
     else:
         launches = await asyncio.to_thread(
-            world.journal.launches, world.name, held.owner, held.cluster
+            world.journal.launches, world.name, record.owner, record.cluster
         )
         ids = {
             native
             for launch in launches
-            if launch.ended_at is None and launch.generation != held.generation
+            if launch.ended_at is None and launch.generation != record.generation
             for native in launch.native_ids
         }
         others = {node.handle for node in nodes if node.handle.native_id in ids}
@@ -144,7 +146,7 @@ async def end_all(
         raise GpusError(
             "wanted the owner whose machines are ended, found none"
         )  # an empty one is everybody to an adapter
-    lefts: list[Remainder] = []
+    remainders: list[Remainder] = []
     found: dict[Handle, Node] = {}
     orders = world.journal.orders(world.name, owner)
     present: Accounts = tuple((provider, None) for provider in world.manifests)
@@ -179,7 +181,7 @@ async def end_all(
                     f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled;"
                     " finding out what became of it",
                 )
-                lefts.append(await abandon(world, adapter, entry.order, entry.ticket))
+                remainders.append(await abandon(world, adapter, entry.order, entry.ticket))
             with nullcontext() if entries else looking():
                 nodes = await repeated(world, adapter.name, adapter.find, owner)
         except CloudError as error:
@@ -195,7 +197,7 @@ async def end_all(
                 )
                 return
             left = Remainder.by(error, handles)
-            lefts.append(left._replace(why=f"{place}: {bare(names[0][0], left.why)}"))
+            remainders.append(left._replace(why=f"{place}: {bare(names[0][0], left.why)}"))
             return
         there = {node.handle: node for node in nodes if node.status != GONE}
         for node in there.values():
@@ -206,7 +208,7 @@ async def end_all(
             )
         found.update(there)
         if there or handles:
-            lefts.append(await release(world, adapter, owner, "", "", {*there, *handles}))
+            remainders.append(await release(world, adapter, owner, "", "", {*there, *handles}))
 
     async def reached(name: str, account: Account | None) -> Cloud | CloudError:
         try:
@@ -221,7 +223,7 @@ async def end_all(
         accounts.setdefault(id(adapter), ([], adapter))[0].append(place)
     # Side by side: a cloud that does not answer keeps no machine of another one running.
     await together(*(answering(ended(*account)) for account in accounts.values()))
-    raise_left("ownership", lefts, None)
+    raise_left("ownership", remainders, None)
     world.journal.release(world.name, owner, "", "", world.clock.now())
     return tuple(found.values())
 
@@ -271,9 +273,9 @@ async def end_elsewhere(world: World, owner: str) -> None:
         )
 
 
-def raise_left(cluster: str, lefts: Iterable[Remainder], micro_usd: int | None) -> None:
+def raise_left(cluster: str, remainders: Iterable[Remainder], micro_usd: int | None) -> None:
     """Raises HalfMade naming all that is not confirmed gone; nothing when everything is."""
-    open_ones = [left for left in lefts if not left.clean]
+    open_ones = [left for left in remainders if not left.clean]
     if open_ones:
         handles = tuple(dict.fromkeys(handle for left in open_ones for handle in left.handles))
         why = "; ".join(dict.fromkeys(left.why for left in open_ones))
@@ -293,35 +295,35 @@ def raise_left(cluster: str, lefts: Iterable[Remainder], micro_usd: int | None) 
 
 
 async def release_all(
-    world: World, held: ClusterRecord, handles: Iterable[Handle], keep: Collection[Handle] = ()
+    world: World, record: ClusterRecord, handles: Iterable[Handle], keep: Collection[Handle] = ()
 ) -> Remainder:
     """Releases these, and all else of this generation but `keep`, in every account concerned."""
     groups: dict[int, tuple[Cloud, list[Handle]]] = {}
-    if held.provider:
-        home = await home_of(world, held)
+    if record.provider:
+        home = await home_of(world, record)
         groups[id(home)] = (home, [])
-    for adapter, own in await by_adapter(world, held, handles):
+    for adapter, own in await by_adapter(world, record, handles):
         groups.setdefault(id(adapter), (adapter, []))[1].extend(own)
-    lefts = [
+    remainders = [
         await answering(
-            release(world, adapter, held.owner, held.cluster, held.generation, own, keep)
+            release(world, adapter, record.owner, record.cluster, record.generation, own, keep)
         )
         for adapter, own in groups.values()
     ]
     return Remainder(
-        tuple(handle for left in lefts for handle in left.handles),
-        "; ".join(left.why for left in lefts if left.why),
+        tuple(handle for left in remainders for handle in left.handles),
+        "; ".join(left.why for left in remainders if left.why),
     )
 
 
-def stuck(held: ClusterRecord, left: Remainder) -> ClusterRecord:
+def stuck(record: ClusterRecord, left: Remainder) -> ClusterRecord:
     """The record of something that must go and could not be deleted yet."""
     reason = (
-        f"half-made: could not be deleted: {left.why}; {bill(left.handles, held.micro_usd)};"
+        f"half-made: could not be deleted: {left.why}; {bill(left.handles, record.micro_usd)};"
         " nothing else is bought until it is gone"
     )
-    return held._replace(
+    return record._replace(
         status=UNSETTLED,
-        leftovers=tuple(handle for handle in left.handles if handle not in held.handles),
+        leftovers=tuple(handle for handle in left.handles if handle not in record.handles),
         reasons=(reason,),
     )

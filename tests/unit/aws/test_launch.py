@@ -241,10 +241,10 @@ def test_an_own_reservation_is_used(rig, block) -> None:
     bought, in one call; a full one is no capacity.
     """
     with rig.rows() as rows:
-        held = capacity_calls.own_reservation(
+        record = capacity_calls.own_reservation(
             rows, B, "p5.48xlarge", 1, {"Name": "mine"}, block=block
         )["CapacityReservationId"]
-    both = [candidate(zone, capacity="reservation", reservation=held) for zone in (A, B)]
+    both = [candidate(zone, capacity="reservation", reservation=record) for zone in (A, B)]
     assert rig.ec2.group(both) == 2
     ticket = rig.got(*both)
     assert (ticket.placed.zone, ticket.placed.capacity) == (B, "reservation") and rig.count(

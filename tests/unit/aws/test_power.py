@@ -180,14 +180,14 @@ def lab(rig, tmp_path, monkeypatch):
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded"])
 def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code) -> None:
     """An error that names the zone; the stopped machine stays held, nothing new is bought."""
-    held = run(operations.create(lab.world, wanted(), "g1"))
-    stopped = run(operations.update(lab.world, held, wanted("stopped")))
-    assert ("stopped", held.handles) == (stopped.status, stopped.handles)
+    record = run(operations.create(lab.world, wanted(), "g1"))
+    stopped = run(operations.update(lab.world, record, wanted("stopped")))
+    assert ("stopped", record.handles) == (stopped.status, stopped.handles)
     rig.store.add_fault("aws", "ec2.StartInstances", "op-error", 1, code=code)
     with pytest.raises(
         GpusError,
         match=(
-            f"could not be started again in {held.zone}, so it stays stopped, and in the"
+            f"could not be started again in {record.zone}, so it stays stopped, and in the"
             f" state.*{code}"
         ),
     ):
@@ -197,7 +197,7 @@ def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code) -> None:
         and rig.count("CreateFleet") == 1
     )
     again = run(operations.update(lab.world, stopped, wanted()))
-    assert ("running", held.handles) == (again.status, again.handles) and rig.count(
+    assert ("running", record.handles) == (again.status, again.handles) and rig.count(
         "CreateFleet"
     ) == 1
     run(operations.delete(lab.world, again))
@@ -207,11 +207,11 @@ def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig) -> No
     """Stopped by EC2 for want of room, it is no failed machine: a look and an up keep it and its
     disk, and nothing else is bought.
     """
-    held = run(operations.create(lab.world, wanted(), "g1"))
-    stopped = run(operations.update(lab.world, held, wanted("stopped")))
+    record = run(operations.create(lab.world, wanted(), "g1"))
+    stopped = run(operations.update(lab.world, record, wanted("stopped")))
     taken_back(rig)
     after = run(operations.read(lab.world, stopped))
-    assert ("stopped", held.handles) == (after.status, after.handles)
+    assert ("stopped", record.handles) == (after.status, after.handles)
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
     with pytest.raises(GpusError, match="so it stays stopped, and in the state"):
         run(operations.update(lab.world, after, wanted()))
@@ -222,12 +222,12 @@ def test_b41_a_start_that_was_taken_back_leaves_the_machine_held(lab, rig) -> No
 
 def test_b36_the_engine_asks_no_spot_machine_to_stop(lab, rig) -> None:
     """Refused before any call that changes something; it runs on and stays held."""
-    held = run(operations.create(lab.world, wanted(capacity="spot"), "g1"))
+    record = run(operations.create(lab.world, wanted(capacity="spot"), "g1"))
     with pytest.raises(GpusError, match="aws cannot stop a spot machine and keep it"):
-        run(operations.update(lab.world, held, wanted("stopped", capacity="spot")))
+        run(operations.update(lab.world, record, wanted("stopped", capacity="spot")))
     assert (
         rig.count("StopInstances") == 0
-        and run(operations.read(lab.world, held)).status == "running"
+        and run(operations.read(lab.world, record)).status == "running"
     )
 
 
@@ -237,13 +237,13 @@ def test_a_stopped_machines_time_begins_anew_with_its_start(lab, rig, on_ttl) ->
     declaration says: the user data names the start.
     """
     more = {"ttl_s": 3_600, "on_ttl": on_ttl}
-    held = run(operations.create(lab.world, wanted(**more), "g1"))
+    record = run(operations.create(lab.world, wanted(**more), "g1"))
     lab.clock.advance(1_800)
-    stopped = run(operations.update(lab.world, held, wanted("stopped", **more)))
+    stopped = run(operations.update(lab.world, record, wanted("stopped", **more)))
     assert stopped.ends_at == 0
     lab.clock.advance(7_200)
     again = run(operations.update(lab.world, stopped, wanted(**more)))
-    assert ("running", held.handles, 1) == (
+    assert ("running", record.handles, 1) == (
         again.status,
         again.handles,
         rig.count("ModifyInstanceAttribute"),
@@ -260,18 +260,18 @@ def test_a_machine_that_was_started_by_hand_has_no_more_time(lab, rig) -> None:
     """A start that is not ours names nothing anew: past its end the machine ends at once, as after
     a reboot.
     """
-    held = run(operations.create(lab.world, wanted(ttl_s=3_600), "g1"))
-    run(operations.update(lab.world, held, wanted("stopped", ttl_s=3_600)))
+    record = run(operations.create(lab.world, wanted(ttl_s=3_600), "g1"))
+    run(operations.update(lab.world, record, wanted("stopped", ttl_s=3_600)))
     lab.clock.advance(7_200)
-    rig.boto("start_instances", InstanceIds=[held.handles[0].native_id.split("/")[1]])
+    rig.boto("start_instances", InstanceIds=[record.handles[0].native_id.split("/")[1]])
     lab.clock.advance(300)
-    assert rig.ec2.observe(held.handles)[0].status in {"gone", "ended"}
+    assert rig.ec2.observe(record.handles)[0].status in {"gone", "ended"}
 
 
 def test_a_machine_without_a_limit_is_started_without_an_edit(lab, rig) -> None:
     """Nothing is to be set anew, so nothing is written."""
-    held = run(operations.create(lab.world, wanted(), "g1"))
-    stopped = run(operations.update(lab.world, held, wanted("stopped")))
+    record = run(operations.create(lab.world, wanted(), "g1"))
+    stopped = run(operations.update(lab.world, record, wanted("stopped")))
     assert run(operations.update(lab.world, stopped, wanted())).status == "running"
     assert rig.count("ModifyInstanceAttribute") == 0
 

@@ -71,18 +71,18 @@ def test_what_google_has_not_modal_has(rig) -> None:
     """
     rig.store.set_stock("gcp", "", "", "", 0)
     wanted = rig.wanted(providers=["gcp", "modal"], options={"modal": {"cpu": 8, "memory_gib": 64}})
-    held = rig.create(wanted)
+    record = rig.create(wanted)
     assert (
-        held.status,
-        held.provider,
-        held.region,
-        held.gpu_type,
-        held.gpu_count,
+        record.status,
+        record.provider,
+        record.region,
+        record.gpu_type,
+        record.gpu_count,
     ) == ("running", "modal", "any", "H100", 8)
-    assert 34_000_000 < held.micro_usd < 35_000_000
-    assert held.machines[0].login == f"modal shell {held.handles[0].native_id}"
-    assert asyncio.run(operations.read(rig.world, held)).status == "running"
-    asyncio.run(operations.delete(rig.world, held))
+    assert 34_000_000 < record.micro_usd < 35_000_000
+    assert record.machines[0].login == f"modal shell {record.handles[0].native_id}"
+    assert asyncio.run(operations.read(rig.world, record)).status == "running"
+    asyncio.run(operations.delete(rig.world, record))
     assert (
         rig.sandboxes() == [] and tuple(asyncio.run(operations.settle(rig.world, "owner1"))) == ()
     )
@@ -93,17 +93,17 @@ def test_a_modal_queue_that_never_moves_ends_on_the_next_provider(rig) -> None:
     the machine.
     """
     rig.store.set_stock("modal", "", "", "", 0)
-    held = rig.create(rig.wanted(providers=["modal", "gcp"]))
-    assert [attempt.outcome for attempt in held.attempts] == ["NoCapacity", "acquired"]
-    assert held.provider == "gcp" and rig.sandboxes() == []
-    assert 120 <= held.attempts[0].seconds < 140
+    record = rig.create(rig.wanted(providers=["modal", "gcp"]))
+    assert [attempt.outcome for attempt in record.attempts] == ["NoCapacity", "acquired"]
+    assert record.provider == "gcp" and rig.sandboxes() == []
+    assert 120 <= record.attempts[0].seconds < 140
 
 
 def test_a_queue_blocks_its_own_count_alone(rig) -> None:
     """Eight GPUs that did not come say nothing about one: the fallback of the same model is tried."""
     rig.store.set_stock("modal", "", "container-8", "", 0)
-    held = rig.create(rig.wanted(providers=["modal"], fallback=["H100:1"]))
-    assert (held.provider, held.gpu_count) == ("modal", 1)
+    record = rig.create(rig.wanted(providers=["modal"], fallback=["H100:1"]))
+    assert (record.provider, record.gpu_count) == ("modal", 1)
 
 
 def test_nothing_anywhere_is_one_line_for_each_try(rig) -> None:
@@ -120,24 +120,24 @@ def test_a_lost_reply_buys_once(rig, kind) -> None:
     other.
     """
     rig.store.add_fault("modal", "SandboxCreate", kind)
-    held = rig.create(rig.wanted(providers=["modal", "gcp"]))
-    assert held.provider == "modal" and len(rig.sandboxes()) == 1
+    record = rig.create(rig.wanted(providers=["modal", "gcp"]))
+    assert record.provider == "modal" and len(rig.sandboxes()) == 1
     assert len(rig.store.requests("SandboxCreate")) == 1
 
 
 def test_a_refused_token_goes_on_and_is_told(rig) -> None:
     """A token that Modal refuses ends nothing: the next provider is tried."""
     rig.store.add_fault("modal", "SandboxCreate", "unauthorized", None)
-    held = rig.create(rig.wanted(providers=["modal", "gcp"]))
-    assert [attempt.outcome for attempt in held.attempts] == ["BadCredentials", "acquired"]
+    record = rig.create(rig.wanted(providers=["modal", "gcp"]))
+    assert [attempt.outcome for attempt in record.attempts] == ["BadCredentials", "acquired"]
 
 
 def test_b46_destroy_waits_for_the_container_list(rig) -> None:
     """A deletion that Modal accepted is confirmed only when the container is off the list."""
     rig.store.set_latency("modal", "delete", 90)
-    held = rig.create(rig.wanted(providers=["modal"]))
+    record = rig.create(rig.wanted(providers=["modal"]))
     begun = rig.store.now()
-    asyncio.run(operations.delete(rig.world, held))
+    asyncio.run(operations.delete(rig.world, record))
     assert rig.store.now() - begun >= 90
 
 
@@ -145,8 +145,8 @@ def test_an_upgrade_at_the_same_price_is_accepted(rig) -> None:
     """An H100 that Modal made an H200 is what was ordered; an exact ask never gets one."""
     rig.store.set_stock("modal", "", "", "", 0, gpu="H100")
     rig.store.set_stock("modal", "", "", "", None, gpu="H200")
-    held = rig.create(rig.wanted(providers=["modal"]))
-    assert held.gpu_type == "H100" and "upgraded to H200" in held.machines[0].detail
-    asyncio.run(operations.delete(rig.world, held))
+    record = rig.create(rig.wanted(providers=["modal"]))
+    assert record.gpu_type == "H100" and "upgraded to H200" in record.machines[0].detail
+    asyncio.run(operations.delete(rig.world, record))
     with pytest.raises(AllFailed):
         rig.create(rig.wanted(gpu="H100!:8", providers=["modal"]), "g2")

@@ -80,7 +80,7 @@ class Bench:
         made = read_cluster(
             "train", {"gpu": "H100:1", "wait": "2m", "ttl": "2h", "providers": ["modal"], **spec}
         )
-        wanted = ClusterSpec(
+        cluster_spec = ClusterSpec(
             "own", "train", made.ask(), Setup(ttl_s=7_200), made.fingerprint(), ready=ready
         )
         self.world = open_world(
@@ -91,7 +91,7 @@ class Bench:
             clock=Moving(self.cloud),
         )
         try:
-            return asyncio.run(do(self.world, wanted, "g1"))
+            return asyncio.run(do(self.world, cluster_spec, "g1"))
         finally:
             self.world.close()
 
@@ -110,10 +110,10 @@ def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_
     says so, and the next choice is had.
     """
     bench.drivers(T4, H200)
-    held = bench.declared(fallback=["H200:1"])
-    first, last = held.attempts
+    record = bench.declared(fallback=["H200:1"])
+    first, last = record.attempts
     assert (first.outcome, first.code) == ("HalfMade", "wrong-gpus") and "Tesla T4" in first.message
-    assert last.outcome == "acquired" and held.gpu_type == "H200" and len(bench.running()) == 1
+    assert last.outcome == "acquired" and record.gpu_type == "H200" and len(bench.running()) == 1
     assert not any("not looked at" in line for line in bench.lines)
 
 
@@ -122,11 +122,11 @@ def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench)
     elsewhere is looked at too, and logged into.
     """
     bench.drivers(H200)
-    held = bench.declared()
-    assert (held.status, len(held.attempts), held.reasons) == ("running", 1, ())
-    way = access.connection(bench.world, held)
-    line = way.line(held.machines[0])
-    assert line.shown == f"modal shell {held.handles[0].native_id}" and line.program[-1] == "run"
+    record = bench.declared()
+    assert (record.status, len(record.attempts), record.reasons) == ("running", 1, ())
+    way = access.connection(bench.world, record)
+    line = way.line(record.machines[0])
+    assert line.shown == f"modal shell {record.handles[0].native_id}" and line.program[-1] == "run"
 
 
 def test_b30_a_sandbox_without_a_driver_is_not_ready(bench) -> None:
@@ -137,5 +137,5 @@ def test_b30_a_sandbox_without_a_driver_is_not_ready(bench) -> None:
     with pytest.raises(AllFailed, match="no driver"):
         bench.declared(wait="5s")
     assert bench.running() == []
-    held = bench.declared(ready="running")
-    assert held.status == "running" and len(bench.running()) == 1
+    record = bench.declared(ready="running")
+    assert record.status == "running" and len(bench.running()) == 1

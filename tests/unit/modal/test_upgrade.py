@@ -38,13 +38,13 @@ def cloud(tmp_path, monkeypatch):
 def test_an_upgrade_is_said_at_the_purchase(cloud, gpu) -> None:
     """The outputs and a line say what was delivered at once; a later look finds no difference."""
     bench = cloud(gpu)
-    held = bench.run(operations.create(bench.world, bench.wanted(), "g1"))
-    assert held.detail == "upgraded to H200 at the price of H100"
-    assert outputs.write(held)["detail"] == held.detail
-    assert f"info: train: {held.detail}" in bench.said
-    seen = bench.run(operations.read(bench.another_world(), held))
-    assert (seen.detail, seen.bought, seen.reasons) == (held.detail, (), ())
-    bench.run(operations.delete(bench.world, held))
+    record = bench.run(operations.create(bench.world, bench.spec(), "g1"))
+    assert record.detail == "upgraded to H200 at the price of H100"
+    assert outputs.write(record)["detail"] == record.detail
+    assert f"info: train: {record.detail}" in bench.said
+    seen = bench.run(operations.read(bench.another_world(), record))
+    assert (seen.detail, seen.bought, seen.reasons) == (record.detail, (), ())
+    bench.run(operations.delete(bench.world, record))
 
 
 @pytest.mark.parametrize("gpu", ["H100-SXM:2", "H100!:2", "h100 sxm5:1"])
@@ -57,5 +57,5 @@ def test_exactly_an_h100_is_asked_for_as_such(cloud, gpu) -> None:
         and request.compile_order(bench.order(candidate)).gpu == f"H100!:{candidate.gpu_count}"
     )
     with pytest.raises(AllFailed):
-        bench.run(operations.create(bench.world, bench.wanted(), "g1"))
+        bench.run(operations.create(bench.world, bench.spec(), "g1"))
     bench.exist(0, "none is exactly that")

@@ -70,8 +70,8 @@ def _reservation(rows: Rows, item: Json) -> Json:
     region = places.region_of(item["AvailabilityZoneId"])
     name = item["CapacityReservationId"]
     taken = sum(
-        held.reservation == name and held.state(rows.now) in HOLDING
-        for held in rows.instances(region)
+        reserved.reservation == name and reserved.state(rows.now) in HOLDING
+        for reserved in rows.instances(region)
     )
     return {
         "CapacityReservationId": name,
@@ -116,9 +116,9 @@ def spot_requests(call: Call) -> Json:
     found = []
     for item in call.rows.things(call.region, "spot-request"):
         under = [
-            held
-            for held in call.rows.instances(call.region)
-            if held.body["spot_request"] == item["id"]
+            reserved
+            for reserved in call.rows.instances(call.region)
+            if reserved.body["spot_request"] == item["id"]
         ]
         entry: dict[str, Any] = {
             "SpotInstanceRequestId": item["id"],

@@ -94,10 +94,10 @@ def free(rows: Rows, launch: Launch) -> int:
         if item.state(rows.now) in HOLDING and item.zone == launch.zone
     ]
     if launch.reservation:
-        held = rows.things(launch.region, "reservation", launch.reservation)[0]
-        if held["State"] != "active":
+        found = rows.things(launch.region, "reservation", launch.reservation)[0]
+        if found["State"] != "active":
             return 0
-        return int(held["TotalInstanceCount"]) - sum(
+        return int(found["TotalInstanceCount"]) - sum(
             item.reservation == launch.reservation for item in same
         )
     gpu, _ = machines.gpus_of(launch.machine_type)
@@ -280,8 +280,8 @@ def again(rows: Rows, ended: Instance) -> None:
     """A persistent Spot request that was not cancelled starts another machine by itself: without
     tags, as EC2 does.
     """
-    held = request_over(rows, ended)
-    if held.get("type") == "persistent" and held["state"] in ("active", "disabled"):
+    found = request_over(rows, ended)
+    if found.get("type") == "persistent" and found["state"] in ("active", "disabled"):
         body = {**ended.body, "tags": {}, "volume_tags": {}, "token": ""}
         up = rows.now + rows.latency("create")
         rows.add(
@@ -295,12 +295,12 @@ def again(rows: Rows, ended: Instance) -> None:
 
 def request_over(rows: Rows, item: Instance) -> Json:
     """The Spot request that a machine is under; empty for none."""
-    held = (
+    found = (
         rows.things(item.region, "spot-request", item.body["spot_request"])
         if item.body["spot_request"]
         else []
     )
-    return held[0] if held else {}
+    return found[0] if found else {}
 
 
 def again_of(item: Instance) -> Launch:

@@ -56,28 +56,28 @@ def read(rows: Rows, region: str, spec: Json) -> Launch:
     check(rows, region, spec)
     zone = _zone(region, spec)
     if target:
-        held = rows.things(region, "reservation", target)
-        if not held:
+        found = rows.things(region, "reservation", target)
+        if not found:
             raise Refusal(
                 400,
                 "InvalidCapacityReservationId.NotFound",
                 f"The capacity reservation '{target}' does not exist",
             )
-        if held[0]["InstanceType"] != machine_type or (
-            zone and held[0]["AvailabilityZoneId"] != zone
+        if found[0]["InstanceType"] != machine_type or (
+            zone and found[0]["AvailabilityZoneId"] != zone
         ):
             raise Refusal(
                 400,
                 "InvalidCapacityReservationId.NotFound",
                 f"The attributes of '{target}' do not match the launch",
             )
-        if held[0].get("block") and capacity != "reservation":
+        if found[0].get("block") and capacity != "reservation":
             raise Refusal(
                 400,
                 "InvalidParameterCombination",
                 "A Capacity Block is used with MarketType capacity-block",
             )
-        capacity, zone = "reservation", held[0]["AvailabilityZoneId"]
+        capacity, zone = "reservation", found[0]["AvailabilityZoneId"]
     elif capacity == "reservation":
         raise Refusal(
             400, "MissingParameter", "A Capacity Block must be named by CapacityReservationTarget"

@@ -64,8 +64,8 @@ def _free(rows: Rows, zone: str, wish: Wish, at: float) -> int:
         return 0
     now = at == rows.now
     if wish.reservation:
-        held = rows.resources(wish.project, "reservations", f"zones/{zone}", wish.reservation)
-        limit = int(held[0][3]["specificReservation"]["count"]) if held else 0
+        vms = rows.resources(wish.project, "reservations", f"zones/{zone}", wish.reservation)
+        limit = int(vms[0][3]["specificReservation"]["count"]) if vms else 0
         same = rows.vms(
             "project = ? AND zone = ? AND reservation = ?",
             (wish.project, zone, wish.reservation),

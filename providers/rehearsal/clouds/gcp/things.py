@@ -73,7 +73,7 @@ def machine_type(call: Call) -> Json:
     return _machine_type(call.project, where, found)
 
 
-def _quotas(rows: Rows, held: list[Vm], region_name: str) -> list[Json]:
+def _quotas(rows: Rows, vms: list[Vm], region_name: str) -> list[Json]:
     """The GPU metrics that the API has: each with what the scenario allows and what runs. There is
     none for H200, B200 and newer.
     """
@@ -81,7 +81,7 @@ def _quotas(rows: Rows, held: list[Vm], region_name: str) -> list[Json]:
     for metric in sorted(set(place.QUOTA_METRICS.values())):
         for name in (metric, f"PREEMPTIBLE_{metric}"):
             if name not in place.NO_METRIC:
-                usage = place.used(held, region_name, name)
+                usage = place.used(vms, region_name, name)
                 out.append(
                     {
                         "metric": name,
@@ -92,7 +92,7 @@ def _quotas(rows: Rows, held: list[Vm], region_name: str) -> list[Json]:
     return out
 
 
-def _region(call: Call, name: str, held: list[Vm]) -> Json:
+def _region(call: Call, name: str, vms: list[Vm]) -> Json:
     link = f"{ROOT}/projects/{call.project}"
     return {
         "kind": "compute#region",
@@ -105,7 +105,7 @@ def _region(call: Call, name: str, held: list[Vm]) -> Json:
             for where in machines.zones()
             if machines.region_of(where) == name
         ],
-        "quotas": _quotas(call.rows, held, name),
+        "quotas": _quotas(call.rows, vms, name),
         "creationTimestamp": _SINCE,
         "selfLink": f"{link}/regions/{name}",
     }
@@ -120,8 +120,8 @@ def region(call: Call) -> Json:
 
 def regions(call: Call) -> Scoped:
     """Every region."""
-    held = place.holding(call.rows, call.project)
-    return [("global", _region(call, name, held)) for name in machines.regions()]
+    vms = place.holding(call.rows, call.project)
+    return [("global", _region(call, name, vms)) for name in machines.regions()]
 
 
 def project(call: Call) -> Json:
