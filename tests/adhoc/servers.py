@@ -25,6 +25,7 @@ from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.testing.fake_adapter import FakeCloud
 from tests.engine.cases import offer
+from tests.present import present
 
 SSHD = shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:/sbin:{os.environ.get('PATH', '')}")
 SERVERS = [
@@ -88,7 +89,8 @@ class AsyncSshServer:
 
     def __init__(self, host) -> None:
         self.host, self.user = host, "gpus"
-        self.sent, self.agents = [], 0
+        self.sent: list[dict[str, str]] = []
+        self.agents = 0
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self.start()
@@ -139,15 +141,17 @@ class AsyncSshServer:
                 start_new_session=True,
             )
 
+            stdin = present(child.stdin)
+
             async def into() -> None:
                 # By hand: asyncssh's own redirection was seen to drop the end of a large input.
                 try:
                     while data := await process.stdin.read(65_536):
-                        child.stdin.write(data)
-                        await child.stdin.drain()
-                    child.stdin.close()
+                        stdin.write(data)
+                        await stdin.drain()
+                    stdin.close()
                 except (OSError, asyncssh.Error):
-                    child.stdin.close()
+                    stdin.close()
 
             async def out(source, target) -> None:
                 while data := await source.read(65_536):
@@ -207,7 +211,7 @@ class SshdServer:
         )
         os.makedirs("/run/sshd", exist_ok=True) if os.getuid() == 0 else None
         self.process = subprocess.Popen(
-            [SSHD, "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL
+            [present(SSHD), "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL
         )
         for _ in range(1_200):
             if answers(self.host.port):
@@ -244,9 +248,10 @@ class Bench:
         self.cloud = FakeCloud("alpha", self.clock)
         self.cloud.capabilities = self.cloud.capabilities._replace(maps_ports=True)
         self.cloud.create_s = self.cloud.delete_s = 0.0
-        self.lines, self.takes_keys = [], True
+        self.lines: list[str] = []
+        self.takes_keys = True
         made_node = self.cloud._node
-        self.cloud._node = lambda *order: self.made(made_node(*order), order[0])
+        self.cloud._node = lambda *order: self.made(made_node(*order), order[0])  # type: ignore[method-assign]  # this cloud's machines are the ssh server
         self.ports = lambda: ((22, self.host.port),)
         self.offers = table(
             [offer("alpha", "north", "north-a", usd=10), offer("alpha", "south", "south-a", usd=12)]

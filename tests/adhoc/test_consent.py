@@ -6,6 +6,7 @@ from providers.adhoc import consent, provision
 from providers.cli import main
 from providers.engine.market import planning
 from providers.errors import GpusError
+from tests.present import present
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_live_purchase_on_a_terminal_is_asked_for_with_the_most_it_can_cost(
     monkeypatch.setattr("builtins.input", said)
     assert consent.given(spec(ttl="2h", max_price_per_hour=1), "live", None, yes=False) is bought
     shown = capsys.readouterr().err
-    worst = planning.walked(spec(max_price_per_hour=1).ask()).worst_micro_usd
+    worst = present(planning.walked(spec(max_price_per_hour=1).ask()).worst_micro_usd)
     assert "L4:1 on-demand at $" in shown and f"at most ${2 * worst / 1e6:,.2f}, 2h at " in shown
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import yaml
@@ -21,15 +22,16 @@ from providers.errors import SpecError
 from providers.model.workload import packed
 from providers.rehearsal.store import open_store
 from tests.adhoc.servers import free_port
+from tests.present import present
 
-JOB = {
+JOB: dict[str, Any] = {
     "kind": "job",
     "gpu": "H100:8",
     "nodes": 2,
     "max_price_per_hour": 200,
     "workload": {"launcher": "torchrun", "command": "train.py --epochs 3"},
 }
-SERVICE = {
+SERVICE: dict[str, Any] = {
     "kind": "service",
     "gpu": "H100:8",
     "expose": "token",
@@ -141,7 +143,7 @@ def test_a_service_runs_until_it_is_interrupted(stack, tmp_path) -> None:
     )
     said = ""
     while "it works" not in said:
-        said += process.stderr.readline()
+        said += present(process.stderr).readline()
         assert process.poll() is None
     assert len(machines()) == 1
     process.send_signal(signal.SIGINT)

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import threading
+from typing import Any
 
 import pytest
 
 import providers as p
 from providers import errors
 from providers.adhoc import access, rentals
+from providers.home import home
 from providers.rehearsal.store import open_store
 from tests.adhoc.provision_rig import machines, python
 
@@ -172,7 +174,11 @@ def test_wrong_gpus_stay_wrong_on_that_machine(tmp_path) -> None:
         Node(Handle("gcp", "n1"), "n1", "running", region="r", zone="z", machine_type="m"),
     )
     ordered = p.plan("L4:1", providers=["gcp"]).candidates[0]
-    for settings, words in (({"count": 0}, "lists no GPU"), ({}, "where L4:1 was ordered")):
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"count": 0}, "lists no GPU"),
+        ({}, "where L4:1 was ordered"),
+    )
+    for settings, words in cases:
         store.add_fault("gcp", "node.look", "wrong-gpus", **settings)
         found = [asyncio.run(probe(node, ordered)) for _ in range(3)]
         assert all(words in str(look) for look in found), found
@@ -217,11 +223,12 @@ def test_where_no_cloud_keeps_the_ttl_this_process_does(capfd) -> None:
 
 
 @pytest.mark.parametrize("field", ["ttl", "wait"])
-def test_a_time_that_has_no_date_is_refused(field) -> None:
+def test_a_time_that_has_no_date_is_refused(field: str) -> None:
     """Longer than ten years is a mistake, told before anything is bought."""
+    fields: dict[str, Any] = {field: "9999999d"}
     with (
         pytest.raises(p.SpecError, match=f"{field}: wanted at most 3650d"),
-        p.provision("L4:1", **{field: "9999999d"}),
+        p.provision("L4:1", **fields),
     ):
         raise AssertionError("the block was entered")
     assert machines() == []
@@ -353,7 +360,7 @@ def test_one_owner_for_every_process() -> None:
     code = "from providers.adhoc import access; print(access.owner())"
     processes = [python(code) for _ in range(4)]
     assert len({process.communicate()[0] for process in processes}) == 1
-    assert (access.home() / "owner").stat().st_mode & 0o077 == 0
+    assert (home() / "owner").stat().st_mode & 0o077 == 0
 
 
 def test_only_machines_that_take_commands_are_asked_for() -> None:

@@ -18,6 +18,7 @@ from providers.adhoc import access, provision, sync
 from providers.cli import main
 from providers.rehearsal.store import open_store
 from tests.adhoc.provision_rig import machines, python
+from tests.present import present
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -94,8 +95,9 @@ def test_a_shell_pipe_that_is_closed_leaves_nothing_running() -> None:
         "sleep 1",
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    process.stdout.readline()
-    process.stdout.close()
+    stdout = present(process.stdout)
+    stdout.readline()
+    stdout.close()
     process.wait(timeout=120)
     assert machines() == [] and p.find() == () and access.names("rehearsal") == ()
 
@@ -112,7 +114,8 @@ def test_two_interrupts_at_once_release(monkeypatch, capfd) -> None:
     """A second Ctrl-C while the first is being answered, as where a parent passes its own on: the
     purchase still ends in order.
     """
-    say, told = sync._say, []
+    told: list[str] = []
+    say = sync._say
 
     def interrupted_again(text) -> None:
         say(text)

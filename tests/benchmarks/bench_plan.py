@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.benchmarks.timing import Figures, Line, both, further, side_by_side
+from tests.present import present
 
 COLD_LIMIT = 1.5
 WARM_LIMIT_MS = 2.0
@@ -50,7 +51,7 @@ def write_rows(path: Path) -> int:
                     o.provider,
                     o.machine_type,
                     o.zone or o.region,
-                    o.node_micro_usd / 1e6,
+                    present(o.node_micro_usd) / 1e6,
                     int(o.vcpus),
                     o.memory_gib,
                     int(o.gpu_count),

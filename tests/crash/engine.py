@@ -63,10 +63,12 @@ class Plugin:
         self.servicer = Servicer("")
         self.said: list[str] = []
         self.calls: list[Call] = []
-        self.current: asyncio.Future | None = None
-        self.servicer.session.log = lambda severity, urn, text: (
-            None if severity == "progress" else self.said.append(f"{severity}: {text}")
-        )
+        self.current: asyncio.Future[Any] | None = None
+        self.servicer.session.log = self._log  # type: ignore[method-assign]  # kept here, not sent
+
+    def _log(self, severity: str, urn: str, text: str) -> None:
+        if severity != "progress":
+            self.said.append(f"{severity}: {text}")
 
     async def __aenter__(self) -> Plugin:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -332,6 +334,10 @@ class _Process:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._plugin = Plugin()
+
+    def _log(self, severity: str, urn: str, text: str) -> None:
+        if severity != "progress":
+            self.said.append(f"{severity}: {text}")
 
     async def __aenter__(self) -> Plugin:
         self._engine.plugin = await self._plugin.__aenter__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from providers.rehearsal.store import Store
 from tests.crash.kills_cli import Clone
@@ -123,7 +123,7 @@ class Watch:
         """A call of this name has been answered by the stand-in, since the log was looked at first."""
         return any(found.provider == self.cloud for found in self.store.requests(method))
 
-    def _journal(self, query: str, *values: str) -> list[tuple]:
+    def _journal(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         file = self.clone.home / "journal.db"
         if not file.exists():
             return []

@@ -49,7 +49,8 @@ def sample(found: Sequence[Point], size: int, seed: int) -> list[Point]:
         kinds.setdefault((point.part, point.cloud, point.step), []).append(point)
     for group in kinds.values():
         chance.shuffle(group)
-    groups, chosen = list(kinds.values()), []
+    groups = list(kinds.values())
+    chosen: list[Point] = []
     chance.shuffle(groups)
     while groups and len(chosen) < size:
         chosen += [group.pop() for group in groups][: size - len(chosen)]
@@ -64,7 +65,7 @@ def one(point: Point) -> Result:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gpus-crash-", ignore_cleanup_errors=True) as folder:
         try:
-            found = import_module(PARTS[point.part]).run(point, Path(folder))
+            found: Result = import_module(PARTS[point.part]).run(point, Path(folder))
         except Exception:
             found = Result(point, stuck=1, detail=traceback.format_exc())
     return found._replace(seconds=time.monotonic() - began)

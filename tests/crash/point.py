@@ -305,7 +305,7 @@ def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
     from providers.adapters.clore.mark import belongs
     from providers.rehearsal.clouds.clore.inventory import USD_PER_COIN
 
-    known = {}
+    known: dict[int, list[str]] = {}
     if _has(db, "clore_rental"):
         known = {
             number: mark
@@ -322,9 +322,9 @@ def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
         "SELECT id, si, spot, coin, per_day, ports, ct, up_at, mrl, ended_at FROM clore_order ORDER"
         " BY id"
     ):
-        mark = known.get(number, ["", "", ""])
-        if not mark[0] and owner and belongs(map(int, json.loads(ports)), owner):
-            mark = [owner, *mark[1:]]
+        labelled, cluster, generation = known.get(number, ["", "", ""])
+        if not labelled and owner and belongs(map(int, json.loads(ports)), owner):
+            labelled = owner
         ends = min(
             FOREVER if ended is None else float(ended), float(since) + float(longest_h) * 3_600
         )
@@ -341,7 +341,9 @@ def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
             str(number),
             "machine",
             "running" if up_at <= now else "starting",
-            *mark,
+            labelled,
+            cluster,
+            generation,
             f"server-{server}",
             float(since),
             ends,

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 FILE = Path(__file__).parent / "recorded.json"
 STACK = "recorded"
@@ -72,8 +73,8 @@ def record() -> None:
     """Runs the scenarios and writes FILE."""
     from tests.plugin.conftest import BIN, REPOSITORY, Project
 
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
         plugin = folder / "bin" / "pulumi-resource-gpu"
         plugin.parent.mkdir()
         plugin.write_text(
@@ -93,7 +94,7 @@ def record() -> None:
             ),
             "",
         )
-        found: dict[str, list[dict]] = {}
+        found: dict[str, list[dict[str, Any]]] = {}
 
         def declare(**edits) -> None:
             config = {"gpus:world": "rehearsal", "gpus:clusters": {"train": {**SPEC, **edits}}}
@@ -159,7 +160,7 @@ def record() -> None:
     FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
-def shown(line: dict) -> dict:
+def shown(line: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a call: which, for what, whether at preview, and which properties each part
     of the request had.
     """

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from providers.rehearsal.scenario import NODE_LOOK, Fault
 from providers.rehearsal.store import Store
+from tests.present import present
 
-REPLIES = {
+REPLIES: dict[str, tuple[str, dict[str, Any]]] = {
     "dropped": ("reply-lost", {}),
     "5xx-after": ("error-after", {}),
     "5xx-before": ("unavailable", {}),
@@ -153,21 +154,22 @@ def attach(wire: Wire) -> None:
     import providers.adapters.gcp.client as gcp
     from providers.engine.runtime.clock import RehearsalClock
 
-    Store.take_fault = lambda self, provider, method, places, machine_types: wire.take(
-        provider, method
-    )
+    def take(_store: Store, provider: str, method: str, *_places: Sequence[str]) -> Fault | None:
+        return wire.take(provider, method)
 
-    async def jump(self, seconds: float) -> None:
+    Store.take_fault = take  # type: ignore[method-assign,assignment]
+
+    async def jump(self: RehearsalClock, seconds: float) -> None:
         import asyncio
 
         await asyncio.sleep(0)
         if seconds > 0:
             self._store.advance(seconds)
 
-    RehearsalClock.sleep = jump
+    RehearsalClock.sleep = jump  # type: ignore[method-assign]
     gcp.Client.__init__.__defaults__ = (None, TIMEOUT_S)
     aws.Client.__init__.__defaults__ = (None, TIMEOUT_S)
-    clore.Client._call.__kwdefaults__["timeout_s"] = TIMEOUT_S
+    present(clore.Client._call.__kwdefaults__)["timeout_s"] = TIMEOUT_S
     clore.MARKET_TIMEOUT_S = 10.0
     _patience(MODAL_S)
 
@@ -177,6 +179,6 @@ def _patience(seconds: float) -> None:
     import providers.adapters.modal.client as modal
     from providers.adapters.modal import apps
 
-    modal.Client._call.__kwdefaults__["limit_s"] = modal.CALL_S = modal.CREATE_S = apps.CREATE_S = (
-        seconds
-    )
+    present(modal.Client._call.__kwdefaults__)["limit_s"] = seconds
+    modal.CALL_S = modal.CREATE_S = seconds
+    apps.CREATE_S = seconds  # type: ignore[attr-defined]  # its own name for the client's

@@ -1,12 +1,13 @@
 """What the engine's tests share: two fake clouds, a small market, a world on a folder of its own."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from providers.catalog.table import table
 from providers.engine.desired import ClusterSpec
-from providers.engine.runtime.world import open_world
+from providers.engine.runtime.world import World, open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
 from providers.model.offer import Offer
@@ -70,13 +71,15 @@ class Lab:
     would.
     """
 
+    home: Path
+
     def __init__(self, offers=MARKET, name="rehearsal") -> None:
         self.name = name
         self.clock = JumpingClock()
         self.alpha, self.beta = FakeCloud("alpha", self.clock), FakeCloud("beta", self.clock)
         self.offers, self.offers_list = table(offers), offers
-        self.lines = []
-        self.worlds = []
+        self.lines: list[str] = []
+        self.worlds: list[World] = []
 
     def world(self, **more):
         manifests = {cloud.name: cloud.manifest() for cloud in (self.alpha, self.beta)}

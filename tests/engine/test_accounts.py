@@ -17,7 +17,7 @@ class Accounts(Lab):
     def __init__(self) -> None:
         super().__init__()
         self.projects = {name: FakeCloud("alpha", self.clock) for name in ("old", "new")}
-        self.closed = {}
+        self.closed: dict[str, BaseException] = {}
 
     def at(self, project, **more):
         def connect(_world, config):

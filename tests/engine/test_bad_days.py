@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from providers.model.machine import Setup
 from providers.model.spec import read_cluster
 from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
+from tests.present import present
 
 BUYS = {
     "gcp": "*nstances.*nsert",
@@ -45,7 +47,7 @@ def days(tmp_path, monkeypatch):
 class Days:
     def __init__(self) -> None:
         self.store = open_store()
-        self.lines = []
+        self.lines: list[tuple[str, str]] = []
         settings = {"aws": {"regions": "us-east-1"}}
         self.world = open_world(
             "rehearsal",
@@ -131,7 +133,7 @@ def test_a_google_token_that_a_wrong_clock_signed_names_the_clock() -> None:
     )
 
 
-LOOKS = {
+LOOKS: dict[str, tuple[str, list[tuple[str, dict[str, Any]]]]] = {
     "aws": (
         "ec2.DescribeInstances",
         [
@@ -206,7 +208,11 @@ def test_a_market_that_cannot_be_read_is_a_line_in_the_plan(days, kind) -> None:
     ask = read_cluster("train", {"gpu": "L4:1", "providers": ["clore", "gcp"]}).ask()
     plan = market(days.world, ask).plan(ask)
     (line,) = [warning for warning in plan.warnings if "clore" in warning]
-    assert plan.best.provider == "gcp" and is_a_line(line) and "could not be looked at" in line
+    assert (
+        present(plan.best).provider == "gcp"
+        and is_a_line(line)
+        and "could not be looked at" in line
+    )
 
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")

@@ -40,8 +40,8 @@ class Market:
         self.store.begin()
         self.state = State(self.store)
         self.server = start(self.store, LIVE_PACE)
-        self.lines = []
-        self.opened = []
+        self.lines: list[tuple[str, str]] = []
+        self.opened: list[Client] = []
 
     def sleep(self, seconds) -> None:
         self.clock.advance(seconds)

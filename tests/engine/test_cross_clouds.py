@@ -50,7 +50,7 @@ class Walk:
         for provider in ("gcp", "aws"):
             for step in ("create", "stockout", "delete", "preempt"):
                 self.store.set_latency(provider, step, 0.0)
-        self.lines = []
+        self.lines: list[tuple[str, str]] = []
         settings = {"aws": {"regions": "us-east-1,us-east-2"}}
         self.world = open_world(
             "rehearsal",

@@ -2,6 +2,8 @@
 order, so that another environment finds it, or is refused.
 """
 
+from typing import Any
+
 import pytest
 
 from providers.adapters.aws import MANIFEST as AWS
@@ -184,7 +186,7 @@ def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch) -> None:
         CLORE.connect("live", account)
     assert CLORE.connect("live", {}).account == {}
     monkeypatch.setenv("CLORE_API_KEY", "second-secret-key")
-    seen = []
+    seen: list[dict[str, Any]] = []
     monkeypatch.setattr(clore.Client, "my_orders", lambda _self, **_rest: seen)
     with pytest.raises(NotConfigured, match="found one of another") as caught:
         CLORE.connect("live", account)

@@ -19,6 +19,7 @@ from providers.errors import GpusError
 from providers.model.machine import Handle, Mark, Order, Setup, Ticket
 from providers.model.offer import Candidate
 from tests.engine.cases import MARKET, ask, run, wanted
+from tests.present import present
 
 ORDER = Order(
     Mark("own", "train", "g1", "f1"),
@@ -120,7 +121,7 @@ def test_lease_of_a_killed_process_is_taken_over(tmp_path) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
     )
-    assert child.stdout.readline() == "held\n"
+    assert present(child.stdout).readline() == "held\n"
     journal = Journal(path)
     with pytest.raises(errors.Busy, match=f"process {child.pid}"):
         journal.take("rehearsal", "own", "train", "me", 0.0)
@@ -128,7 +129,7 @@ def test_lease_of_a_killed_process_is_taken_over(tmp_path) -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     journal.take("rehearsal", "own", "train", "me", 0.0)  # not reaped yet: a zombie holds nothing
     child.wait()
-    child.stdout.close()
+    present(child.stdout).close()
 
 
 def test_process_id_used_again_is_another_process() -> None:

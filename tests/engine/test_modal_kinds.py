@@ -3,6 +3,7 @@ wait.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ JOB = {
     "wait": "2m",
     "options": {"modal": {"command": "python train.py"}},
 }
-SERVICE = {
+SERVICE: dict[str, Any] = {
     **JOB,
     "kind": "service",
     "options": {
@@ -40,7 +41,7 @@ SERVICE = {
 class Rig:
     def __init__(self) -> None:
         self.store = open_store()
-        self.said = []
+        self.said: list[str] = []
         self.world = open_world(
             "rehearsal",
             {},

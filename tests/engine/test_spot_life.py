@@ -13,6 +13,7 @@ from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
+from tests.present import present
 
 SPECS = {
     "gcp": {
@@ -35,7 +36,8 @@ SPECS = {
 
 class Rig:
     def __init__(self) -> None:
-        self.store, self.said = open_store(), []
+        self.store = open_store()
+        self.said: list[str] = []
         for provider in SPECS:
             for step in ("create", "delete", "preempt", "stop"):
                 self.store.set_latency(provider, step, 0.0)
@@ -179,7 +181,7 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
     rig.store.advance(7000)
     assert rig.read(record).status == "running"
     rig.store.advance(400)
-    seen = asyncio.run(operations.read(rig.world, record, frees=True))
+    seen = present(asyncio.run(operations.read(rig.world, record, frees=True)))
     assert seen.status == "ended"
     if provider == "gcp":
         assert seen.to_release and seen.reasons == (), "ended as declared is no unhealthy state"
@@ -196,7 +198,7 @@ def test_b34_an_idle_machine_ends_by_its_own_timer_and_is_not_bought_again(rig, 
         and rig.world.journal.blocks("rehearsal") == ()
     )
     rig.store.advance(86_400)
-    assert asyncio.run(operations.read(rig.world, after, frees=True)).status == "ended"
+    assert present(asyncio.run(operations.read(rig.world, after, frees=True))).status == "ended"
     assert rig.update(after, wanted).status == "ended"
 
 

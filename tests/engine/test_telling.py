@@ -1,12 +1,14 @@
 """What a plan says of a service's token and of a model that wants one, at each provider."""
 
+from typing import Any
+
 import pytest
 
 from providers.engine.market import planning
 from providers.model.spec import read_cluster
 from providers.resources.exports import tried_by
 
-SERVICE = {
+SERVICE: dict[str, Any] = {
     "kind": "service",
     "gpu": "L4:1",
     "expose": "token",

@@ -21,6 +21,7 @@ from providers.engine.termination import verdicts as verdicts_
 from providers.model.spec import read_cluster
 from tests.engine.cases import ask as an_ask
 from tests.engine.cases import run, wanted
+from tests.present import present
 
 
 @contextmanager
@@ -131,7 +132,12 @@ def test_a_full_disk_stops_no_deletion_and_the_remedy_is_room(
             fill(small)
         else:
             real = lab.alpha.delete
-            monkeypatch.setattr(lab.alpha, "delete", lambda handle: (fill(small), real(handle))[1])
+
+            def filling(handle):
+                fill(small)
+                return real(handle)
+
+            monkeypatch.setattr(lab.alpha, "delete", filling)
         lab.lines.clear()
         run(operations.delete(lab.world(), record))
         run(operations.settle(lab.world(), "own"))
@@ -187,12 +193,12 @@ def test_a_locked_journal_is_left_to_its_holder(lab, monkeypatch) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as other:
-        assert other.stdout.readline() == "locked\n"
+        assert present(other.stdout).readline() == "locked\n"
         run(operations.delete(lab.world(), record))
         assert not lab.alive
         (said,) = lab.said("warning")
         assert "another process holds it" in said and "move it away" not in said
-        other.stdin.close()
+        present(other.stdin).close()
 
 
 def test_a_copy_still_knows_what_only_the_journal_does(lab, tmp_path, monkeypatch) -> None:

@@ -18,6 +18,7 @@ from providers.model.spec import read_cluster
 from providers.rehearsal.clouds.vertex import console
 from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
+from tests.present import present
 
 JOB = {
     "kind": "job",
@@ -33,7 +34,7 @@ RATES = {"overrides": [{"provider": "vertex", "price_usd_per_hour": 0.5}]}
 class Rig:
     def __init__(self) -> None:
         self.store = open_store()
-        self.said = []
+        self.said: list[str] = []
         self.world = self.opened()
 
     def opened(self):
@@ -350,7 +351,9 @@ def test_several_nodes_are_one_job(rig) -> None:
 def test_a_stray_job_can_be_taken_over_by_its_native_id(rig) -> None:
     """`pulumi import` of a job: what it is, in which project, whose it is."""
     record = rig.create()
-    found = asyncio.run(operations.adopt_stray(rig.world, "vertex", record.handles[0].native_id))
+    found = present(
+        asyncio.run(operations.adopt_stray(rig.world, "vertex", record.handles[0].native_id))
+    )
     assert (
         found.kind,
         found.owner,

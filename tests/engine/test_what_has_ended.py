@@ -4,6 +4,7 @@ over the rehearsal clouds, with a clock that does not wait.
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
 
 MACHINE = {"gpu": "H100:8", "spot": "only", "ttl": "20h", "providers": ["gcp"]}
-JOB = {
+JOB: dict[str, Any] = {
     "kind": "job",
     "gpu": "L4:1",
     "providers": ["gcp"],
@@ -42,7 +43,7 @@ class Rig:
     def __init__(self, capsys) -> None:
         self.capsys = capsys
         self.store = open_store()
-        self.said = []
+        self.said: list[str] = []
         self.world = open_world(
             "rehearsal",
             {},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,9 @@ from providers.engine.reconcile.status import with_status
 from providers.errors import AllFailed, GpusError
 from providers.model.workload import ROOT
 from tests.engine.test_workloads import CLOUDS, JOB, MACHINES, SERVICE
+from tests.present import present
 
-SEVERAL = {
+SEVERAL: dict[str, Any] = {
     "kind": "job",
     "nodes": 2,
     "spot": "prefer",
@@ -33,10 +35,10 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None
     wanted = lab.wanted({**SEVERAL, "gpu": CLOUDS[provider]})
     record = lab.create(wanted)
     assert record.status == "running" and len(record.machines) == 2
-    looker = access.key_probe(lab.world, "owner1", "t")
+    looker = present(access.key_probe(lab.world, "owner1", "t"))
     order = lab.world.journal.orders("rehearsal", "owner1")[0].order
     for rank, node in enumerate(record.machines):
-        line = looker.line(node)
+        line = present(looker.line(node))
         peers = line.path(f"{ROOT}/peers")
         assert Path(peers).read_text().split() == [each.internal_ip for each in record.machines]
         told = 'echo "$GPUS_NODE_RANK of $GPUS_NODES, $GPUS_LEADER, $GPUS_ADDRESS, $*"'
@@ -66,7 +68,7 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig) -> None:
     """By login as live: the file is the machine's, and no order, state or journal holds it."""
     lab = rig("gcp")
     record = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
-    line = access.key_probe(lab.world, "owner1", "t").line(record.machines[0])
+    line = present(present(access.key_probe(lab.world, "owner1", "t")).line(record.machines[0]))
     token = keys.token("rehearsal", "owner1", "t")
     assert Path(line.path(f"{ROOT}/token")).read_text() == token
     assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(
@@ -103,12 +105,12 @@ def test_a_job_over_several_machines_runs_until_the_last_has_ended_and_fails_whe
         second._replace(status="failed", detail="exit code 3"),
     )
     assert (
-        with_status(record, [ended, second], 0.0).status,
-        with_status(record, [ended, second], 0.0).reasons,
+        present(with_status(record, [ended, second], 0.0)).status,
+        present(with_status(record, [ended, second], 0.0)).reasons,
     ) == ("running", ())
     assert (
-        with_status(record, [ended, failed], 0.0).status,
-        with_status(record, [ended, failed], 0.0).detail,
+        present(with_status(record, [ended, failed], 0.0)).status,
+        present(with_status(record, [ended, failed], 0.0)).detail,
     ) == ("failed", "exit code 3")
 
 

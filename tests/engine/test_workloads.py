@@ -3,6 +3,7 @@ that does not wait.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,12 @@ from providers.errors import AllFailed
 from providers.model.spec import read_cluster
 from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
+from tests.present import present
 
 CLOUDS = {"gcp": "L4:1", "aws": "L4:1", "clore": "RTX-4090:1", "modal": "L4:1"}
 MACHINES = [name for name in CLOUDS if name != "modal"]
-JOB = {"kind": "job", "workload": {"command": "python3 train.py"}}
-SERVICE = {
+JOB: dict[str, Any] = {"kind": "job", "workload": {"command": "python3 train.py"}}
+SERVICE: dict[str, Any] = {
     "kind": "service",
     "workload": {
         "launcher": "vllm",
@@ -36,7 +38,7 @@ class Rig:
     def __init__(self, provider) -> None:
         self.provider = provider
         self.store = open_store()
-        self.said = []
+        self.said: list[str] = []
         self.world = open_world(
             "rehearsal",
             {},
@@ -296,12 +298,12 @@ def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig) -> None:
     }
     by_price = planning.plan(read_cluster("t", {**spec, "rank": "price"}).ask())
     by_job = planning.plan(read_cluster("t", {**spec, "rank": "job_cost"}).ask())
-    assert by_price.best.gpu_type == "T4"
+    assert present(by_price.best).gpu_type == "T4"
 
     def cost(candidate):
         return (
             candidate.micro_usd
-            * by_job.terms.fits(
+            * present(by_job.terms.fits)(
                 by_job.ask.entries[candidate.entry], candidate.gpu_type, 1
             ).job_hours
         )

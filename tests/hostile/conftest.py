@@ -3,6 +3,8 @@ the same input every time, by HOSTILE_SEED.
 """
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, seed, settings
 
@@ -10,10 +12,10 @@ FULL = os.environ.get("HOSTILE") == "full"
 SEED = int(os.environ.get("HOSTILE_SEED", "20261128"))
 
 
-def many(full: int, sample: int):
+def many(full: int, sample: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: so many examples, drawn from the one seed."""
 
-    def decorate(test):
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         checked = settings(
             max_examples=full if FULL else sample,
             deadline=None,

@@ -194,7 +194,8 @@ class Mutator:
 
     def __init__(self) -> None:
         self.at, self.kind, self.draw = -1, "", random.Random(0)
-        self.log, self.armed, self.fired = [], False, ""
+        self.log: list[str] = []
+        self.armed, self.fired = False, ""
 
     def arm(self, at, kind, seed) -> None:
         self.at, self.kind, self.draw = at, kind, random.Random(seed)

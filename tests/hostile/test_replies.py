@@ -59,9 +59,9 @@ class Watched:
         return call
 
 
-crashes = []
+crashes: list[str] = []
 mutator = Mutator()
-SEEN = Counter()
+SEEN: Counter[str] = Counter()
 
 
 class Tried:
@@ -74,7 +74,7 @@ class Tried:
             )
         )
         self.folder = folder
-        self.lengths = {}
+        self.lengths: dict[str, int] = {}
 
     def bench(self):
         for file in self.folder.glob(f"{JOURNAL_FILE}*"):

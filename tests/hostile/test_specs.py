@@ -30,8 +30,9 @@ from providers.plugin.properties import Properties, decode, encode
 from tests.hostile.conftest import many
 from tests.hostile.specs import ENTRY, NAME
 from tests.hostile.words import JUNK, SHELL, TEXTS
+from tests.present import present
 
-SEEN = Counter()
+SEEN: Counter[str] = Counter()
 
 
 def clean(problems) -> None:
@@ -168,7 +169,7 @@ def executed(script) -> None:
         ):
             (tools / tool).symlink_to(stub)
         # The one command that an injection uses is the real one.
-        (tools / "touch").symlink_to(shutil.which("touch"))
+        (tools / "touch").symlink_to(present(shutil.which("touch")))
         work = Path(folder) / "work"
         work.mkdir()
         inner = (
@@ -178,7 +179,7 @@ def executed(script) -> None:
         )
         bash = shutil.which("bash")
         subprocess.run(
-            [bash, "-c", inner],
+            [present(bash), "-c", inner],
             check=False,
             cwd=work,
             env={"PATH": str(tools)},

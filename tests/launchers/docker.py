@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.launchers.machines import Machine
+from tests.present import present
 
 APPLETS = (
     "sh cat chmod echo env expr grep head id kill ls mkdir mktemp nc printf rm seq sleep sort sync"
@@ -83,7 +84,7 @@ class Daemon:
                 folder = tarfile.TarInfo(path)
                 folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
                 tar.addfile(folder)
-            tar.add(shutil.which("busybox"), "bin/busybox")
+            tar.add(present(shutil.which("busybox")), "bin/busybox")
             for applet in applets:
                 link = tarfile.TarInfo(f"bin/{applet}")
                 link.type, link.linkname = tarfile.SYMTYPE, "/bin/busybox"

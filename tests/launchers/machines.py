@@ -18,7 +18,8 @@ class Machine:
 
     def __init__(self, folder, address="", tools=None) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder, self.begun = folder, []
+        self.folder = folder
+        self.begun: list[subprocess.Popen[bytes]] = []
         self.bin = folder / "bin"
         self.bin.mkdir()
         if address:

@@ -18,6 +18,7 @@ from providers.workloads.launch.recipes import RECIPES
 from providers.workloads.launch.start_script import script
 from tests.launchers.docker import Host
 from tests.launchers.machines import job
+from tests.present import present
 
 pytestmark = pytest.mark.long
 
@@ -152,7 +153,7 @@ def test_every_launchers_default_image_runs_its_program(launcher, host, daemon) 
     """
     at, (place, said) = port(), PROGRAMS[launcher]
     name = RECIPES[launcher].image
-    own = known(name)
+    own = present(known(name))
     wrapper = {own.entrypoint[0]: WRAPPER} if own.entrypoint[0].endswith(".sh") else {}
     daemon.image(
         name, list(own.entrypoint), list(own.cmd), {place: STUB, "/bin/answer": ANSWER, **wrapper}

@@ -16,6 +16,7 @@ from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 from tests.launchers.gguf import write
 from tests.launchers.machines import machines
+from tests.present import present
 
 pytestmark = pytest.mark.long
 
@@ -60,7 +61,7 @@ def test_the_server_answers_whoever_shows_the_token(gpus, tmp_path) -> None:
         args=(("threads", 1),),
     )
     made = program(Workload((task,)), "service", "L4", gpus, expose="token")._replace(image="")
-    with machines(tmp_path, ("127.0.0.1",), Path(SERVER).parent) as (machine,):
+    with machines(tmp_path, ("127.0.0.1",), Path(present(SERVER)).parent) as (machine,):
         machine.hand("token", "secret-token")
         machine.begin(script(made))
         machine.until("ready", 120)

@@ -18,6 +18,7 @@ from providers.model.workload import Task, Workload, packed
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 from tests.launchers.machines import machines
+from tests.present import present
 
 RAY = shutil.which("ray")
 pytestmark = [
@@ -94,7 +95,7 @@ def with_ray(machine) -> None:
 def another_ray(tmp_path):
     """A process that `ray stop` takes for one of Ray's: it goes by the name."""
     path = tmp_path / "raylet"
-    shutil.copy(shutil.which("sleep"), path)
+    shutil.copy(present(shutil.which("sleep")), path)
     with subprocess.Popen([path, "600"]) as process:
         yield process
         process.kill()
@@ -116,7 +117,7 @@ def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, ano
     )
     # A path of Ray's sockets may not be long.
     short = Path(tempfile.mkdtemp(prefix="gpus-ray-", dir="/tmp"))
-    with machines(tmp_path, (LEADER, OTHER), Path(RAY).parent) as (leader, worker):
+    with machines(tmp_path, (LEADER, OTHER), Path(present(RAY)).parent) as (leader, worker):
         for each in (leader, worker):
             with_ray(each)
             each.hand("peers", f"{LEADER}\n{OTHER}\n")

@@ -16,6 +16,7 @@ from providers.model.workload import Checkpoint, Process, Program, Task, Workloa
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 from tests.launchers.machines import machines
+from tests.present import present
 
 pytestmark = pytest.mark.long
 
@@ -33,8 +34,8 @@ CPU = (
 @pytest.fixture
 def train():
     made = importlib.util.spec_from_file_location("train", TRAIN)
-    module = importlib.util.module_from_spec(made)
-    made.loader.exec_module(module)
+    module = importlib.util.module_from_spec(present(made))
+    present(present(made).loader).exec_module(module)
     return module
 
 
@@ -102,7 +103,7 @@ def test_it_stands_in_the_stack_as_its_content() -> None:
         "config"
     ]["gpus:clusters"]["train"]
     ask = read_cluster("train", with_files(declared, root)).ask()
-    made = program(ask.workload, "job", "H100", 8, 2)
+    made = program(present(ask.workload), "job", "H100", 8, 2)
     assert dict(made.files)["train.py"] == packed(TRAIN.read_bytes())
     assert "train.py --epochs 3" in made.processes[0].line
     text = script(made)
@@ -142,7 +143,7 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path) ->
 
     def both(place):
         place.mkdir()
-        return machines(place, addresses, Path(TORCHRUN).parent)
+        return machines(place, addresses, Path(present(TORCHRUN)).parent)
 
     with both(tmp_path / "first") as nodes:
         for node in nodes:
@@ -163,7 +164,9 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path) ->
         begun = [node.begin(script(compiled(node.folder))) for node in nodes]
         assert [process.wait(240) for process in begun] == [0, 0], nodes[0].log
         step = int(
-            re.search(r"begins at step (\d+) of 400 \(2 processes, cpu, gloo\)", nodes[0].log)[1]
+            present(
+                re.search(r"begins at step (\d+) of 400 \(2 processes, cpu, gloo\)", nodes[0].log)
+            )[1]
         )
         assert step >= 5
         assert "saved step 400" in nodes[0].log and "train: done" in nodes[0].log

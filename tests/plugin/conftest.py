@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.engine.cases import lab
 from tests.plugin.servicer_rig import servicer
+from tests.present import present
 
 __all__ = ["lab", "servicer"]
 
@@ -96,7 +98,7 @@ class Project:
             stdout=subprocess.PIPE,
             text=True,
         ) as up:
-            for line in up.stdout:
+            for line in present(up.stdout):
                 if f" {attempt} " in line and ": asking" in line:
                     break
             else:
@@ -106,7 +108,7 @@ class Project:
             up.send_signal(signal.SIGKILL)
             for pid in plugins if also_plugin else ():
                 os.kill(pid, signal.SIGKILL)
-            up.stdout.close()
+            present(up.stdout).close()
         self.run("cancel", "-s", self.stack, "--yes")
 
     def interrupted_up(self, attempt: str) -> str:
@@ -121,13 +123,14 @@ class Project:
             text=True,
             start_new_session=True,
         ) as up:
-            for line in up.stdout:
+            stdout = present(up.stdout)
+            for line in stdout:
                 said += line
                 if f" {attempt} " in line and ": asking" in line:
                     time.sleep(0.5)
                     up.send_signal(signal.SIGINT)
                     break
-            said += up.stdout.read()
+            said += stdout.read()
         assert up.returncode != 0, said
         return said
 
@@ -156,18 +159,20 @@ class Project:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def seen(self) -> dict:
-        return json.loads(self.rehearse("--json"))
+    def seen(self) -> dict[str, Any]:
+        seen: dict[str, Any] = json.loads(self.rehearse("--json"))
+        return seen
 
-    def machines(self) -> list[dict]:
-        return self.seen()["machines"]
+    def machines(self) -> list[dict[str, Any]]:
+        machines: list[dict[str, Any]] = self.seen()["machines"]
+        return machines
 
-    def resources(self) -> dict[str, dict]:
+    def resources(self) -> dict[str, dict[str, Any]]:
         """The state's resources by type."""
         state = json.loads(self.run("stack", "export", "-s", self.stack))
         return {item["type"]: item for item in state["deployment"].get("resources", [])}
 
-    def cluster(self) -> dict:
+    def cluster(self) -> dict[str, Any]:
         return self.resources()["gpu:index:Cluster"]
 
 

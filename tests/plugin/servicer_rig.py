@@ -44,12 +44,21 @@ class Context:
         raise Aborted(code, details, trailing_metadata)
 
 
-def new_servicer():
+class KeptServicer(Servicer):
     """A plugin process, with its log lines in `lines`."""
-    made = Servicer()
-    made.lines = []
-    made.session.log = lambda severity, urn, text: made.lines.append((severity, urn, text))
-    return made
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, str, str]] = []
+        self.session.log = self._keep  # type: ignore[method-assign]  # there is no engine to tell
+
+    def _keep(self, severity: str, urn: str, text: str) -> None:
+        self.lines.append((severity, urn, text))
+
+
+def new_servicer() -> KeptServicer:
+    """A plugin process, with its log lines in `lines`."""
+    return KeptServicer()
 
 
 @pytest.fixture

@@ -54,7 +54,8 @@ class Watch:
     """The command lines of every process of this user's while it runs, those of this test aside."""
 
     def __init__(self) -> None:
-        self.lines, self.samples = set(), 0
+        self.lines: set[str] = set()
+        self.samples = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -93,7 +94,8 @@ class Search:
     """What was searched, and what was found where it must not be."""
 
     def __init__(self, values) -> None:
-        self.values, self.places, self.hits = values, 0, []
+        self.values, self.places = values, 0
+        self.hits: list[str] = []
 
     def text(self, where, text) -> None:
         self.places += 1

@@ -5,6 +5,7 @@ refused without being shown.
 import base64
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from providers.model.machine import Mark, Order
 from providers.plugin import inputs
 from providers.plugin.properties import Properties
 from providers.rehearsal.script import unpacked
+from tests.present import present
 
 GCP = "projects/my-project/secrets/hf-token"
 AWS = "ssm:/ml/hf-token"
@@ -304,7 +306,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path) -> None:
     assert "newline" not in log
     assert "WantedBy=multi-user.target" in (tmp_path / "gpus-secrets.service").read_text()
     call = ec2.creating_call(made, region_facts.Around(region_facts.Image("ami-1"), ("sg-1",)))
-    data = call.template["LaunchTemplateData"]
+    data = present(call.template)["LaunchTemplateData"]
     assert data["IamInstanceProfile"] == {"Name": "gpu"}
     assert unpacked(base64.b64decode(data["UserData"]).decode()) == script and AWS in script
     place.tool("aws", "exit 255")
@@ -328,7 +330,7 @@ def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where) -> Non
     """A token's shape anywhere, or any value of a field that is called a secret under options:
     refused with the place for it, never repeated.
     """
-    spec = {
+    specs: dict[str, dict[str, Any]] = {
         "options.clore.env.HF_TOKEN": {
             "options": {"clore": {"env": {"HF_TOKEN": "plain-words"}, "trust_marketplace": True}}
         },
@@ -340,8 +342,8 @@ def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where) -> Non
         "run": {"run": CANARY},
         "gpu": {"gpu": CANARY},
         "regions[0]": {"regions": [CANARY]},
-    }[where]
-    checked = check(**spec)
+    }
+    checked = check(**specs[where])
     assert where in paths(checked), paths(checked)
     said = " ".join(map(str, checked.problems))
     assert CANARY not in said and "plain-words" not in said and "secrets: {NAME" in said

@@ -26,6 +26,7 @@ from tests.plugin.servicer_rig import (
     struct,
 )
 from tests.plugin.test_outputs import a_record
+from tests.present import present
 
 
 def test_check_names_each_problem_with_its_path(servicer) -> None:
@@ -95,7 +96,7 @@ def test_half_made_is_kept_in_state(servicer, monkeypatch) -> None:
     stand_in(monkeypatch, "create", record)
     with pytest.raises(Aborted) as caught:
         call(servicer, "Create", properties=struct(INPUTS))
-    failed = caught.value.init_failed
+    failed = present(caught.value.init_failed)
     assert caught.value.details == "queued: waits for capacity"
     assert (failed.id, list(failed.reasons)) == (ID, ["queued: waits for capacity"])
     assert outputs.read(failed.id, wire.decode(failed.properties).values).reasons == record.reasons

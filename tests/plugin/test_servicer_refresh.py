@@ -23,6 +23,7 @@ from tests.plugin.servicer_rig import (
     struct,
 )
 from tests.plugin.test_outputs import a_record
+from tests.present import present
 
 
 def test_read_of_what_is_gone_has_no_id(servicer, monkeypatch) -> None:
@@ -51,7 +52,7 @@ def test_read_of_a_degraded_cluster_is_an_init_error(servicer, monkeypatch) -> N
     )
     with pytest.raises(Aborted) as caught:
         call(servicer, "Read", id=ID, properties=state(), inputs=struct(INPUTS))
-    assert caught.value.init_failed.id == ID
+    assert present(caught.value.init_failed).id == ID
 
 
 @pytest.mark.parametrize("error", [Transient("no answer", provider="gcp"), RuntimeError("boom")])

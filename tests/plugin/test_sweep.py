@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 from tests.plugin.conftest import BIN
+from tests.present import present
 
 
 def sweep(made, *words, env=None, answer=None):
@@ -102,9 +103,13 @@ def test_the_states_of_other_projects_and_backends_are_respected(project, tmp_pa
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "Pulumi.yaml").write_text("name: another\nruntime: yaml\n")
-    words = {"capture_output": True, "text": True, "timeout": 120}
     done = subprocess.run(
-        [str(BIN / "gpus"), "sweep", "--json"], cwd=elsewhere, env=made.env, **words
+        [str(BIN / "gpus"), "sweep", "--json"],
+        cwd=elsewhere,
+        env=made.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (done.returncode, verdicts(done.stdout)) == (0, {name: "claimed"}), done.stderr
     second = tmp_path / "second"
@@ -168,11 +173,11 @@ def test_ad_hoc_clusters(project, tmp_path) -> None:
         text=True,
         cwd=tmp_path,
     ) as holder:
-        assert holder.stdout.readline().strip() == "ready"
+        assert present(holder.stdout).readline().strip() == "ready"
         code, said = sweep(made, "--yes")
         assert code == 0 and "in use" in said and f"process {holder.pid}" in said, said
-        holder.stdin.write("\n")
-        holder.stdin.flush()
+        present(holder.stdin).write("\n")
+        present(holder.stdin).flush()
         holder.wait(60)
     assert len(made.machines()) == 1
     assert (tmp_path / "home/adhoc/rehearsal/bench").is_dir()

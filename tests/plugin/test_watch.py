@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from tests.plugin.conftest import BIN, wait_until
+from tests.present import present
 
 
 def words(made, *more):
@@ -86,11 +87,11 @@ def test_another_update_is_waited_for_not_cancelled(project) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as up:
-        for line in up.stdout:
+        for line in present(up.stdout):
             if ": asking" in line:
                 break
         said = watch(made, "--once")
-        rest = up.stdout.read()
+        rest = present(up.stdout).read()
     assert up.returncode == 0, rest
     assert "unchanged: nothing to do" in said
     assert len(made.machines()) == 1

@@ -24,6 +24,7 @@ from providers.model.machine import Setup
 from providers.testing.contract import Harness
 from providers.testing.fake_adapter import FakeCloud
 from providers.testing.harness import StoreClock
+from tests.present import present
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = ROOT / "providers" / "adapters"
@@ -46,9 +47,9 @@ def harness(name):
     assert path.exists(), (
         f"{name}: wanted its contract test at {path.relative_to(ROOT)}, found none"
     )
-    spec = importlib.util.spec_from_file_location(f"contract_of_{name}", path)
+    spec = present(importlib.util.spec_from_file_location(f"contract_of_{name}", path))
     found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
+    present(spec.loader).exec_module(found)
     return found.HARNESS
 
 
@@ -388,7 +389,7 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy) -> None:
     ) == ("dummy", "moon-a", 1_000_000)
     everywhere = planning.plan(Ask((Choice("H100", 8),), rank="price"))
     assert (
-        everywhere.best.provider == "dummy"
+        present(everywhere.best).provider == "dummy"
         and len({found.provider for found in everywhere.candidates}) > 1
     )
 

@@ -6,6 +6,7 @@ import pytest
 
 from providers.catalog import names
 from providers.catalog.hardware import all_hardware
+from tests.present import present
 
 
 @pytest.mark.parametrize(
@@ -160,9 +161,9 @@ def test_b04_h100_accepts_both_forms_and_sxm_only_one() -> None:
     them the 94 GB card.
     """
     assert names.accepts("H100") == ("H100", "H100-PCIe")
-    assert names.accepts(names.canonical("H100 SXM")) == ("H100",)
+    assert names.accepts(present(names.canonical("H100 SXM"))) == ("H100",)
     assert names.accepts("H100", exact=True) == ("H100",)
-    assert names.accepts(names.canonical("h100 nvl")) == ("H100-NVL",)
+    assert names.accepts(present(names.canonical("h100 nvl"))) == ("H100-NVL",)
     assert "SXM or PCIe" in names.meaning("H100")
 
 
@@ -202,7 +203,7 @@ def test_b08_asks_by_memory_go_by_the_nominal_size() -> None:
     assert not {"L40S", "A100"} & set(names.by_memory(80))
     assert "TPU-V5P" not in names.by_memory(1)
     assert names.by_memory(1e6) == ()
-    sizes = [names.nominal_memory_gib(name) for name in names.by_memory(1)]
+    sizes = [present(names.nominal_memory_gib(name)) for name in names.by_memory(1)]
     assert sizes == sorted(sizes)
 
 
@@ -225,7 +226,7 @@ def test_no_two_models_of_one_name_overlap_in_memory() -> None:
         for one, other in itertools.permutations(sizes, 2):
             for share in (1 - names.MEMORY_UNDER, 1, 1 + names.MEMORY_OVER):
                 assert not names.nominal_memory_matches(
-                    other, names.nominal_memory_gib(one) * 1024 * share
+                    other, present(names.nominal_memory_gib(one)) * 1024 * share
                 )
 
 

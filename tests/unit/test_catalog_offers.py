@@ -235,7 +235,7 @@ def test_b09_counts_on_offer_are_the_clouds_own(every) -> None:
     """Google sells the A100 in 1, 2, 4, 8 and 16, the P100 in 1, 2 and 4; AWS the H100 in 1 and 8;
     Modal the A10 in 1 to 4.
     """
-    counts = {}
+    counts: dict[tuple[str, str], set[float]] = {}
     for offer in every:
         counts.setdefault((offer.provider, offer.gpu_type), set()).add(offer.gpu_count)
     assert counts["gcp", "A100"] == {1, 2, 4, 8, 16}
@@ -382,7 +382,7 @@ def test_the_unverified_column_is_never_a_price(tmp_path) -> None:
 )
 def test_the_generator_refuses_a_faulty_source(tmp_path, name, cells, text) -> None:
     """A fault in one row stops the generator with a line that names it."""
-    done = []
+    done: list[str] = []
 
     def edit(row) -> None:
         wanted = {"gcp_gpu_offers": "a2-highgpu-1g", "aws_gpu_offers": "p5.48xlarge"}.get(name)

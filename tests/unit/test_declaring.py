@@ -11,6 +11,7 @@ from providers.engine import stack_config, validate
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.plugin import inputs
+from tests.present import present
 
 TOKEN = "hf_" + "a1B2" * 8
 JOB = {"kind": "job", "gpu": "L4:1"}
@@ -266,7 +267,7 @@ def test_hours_measured_on_a_card_count_however_it_is_written(tmp_path) -> None:
 
     made = read_cluster("t", {**JOB, "workload": {**RUN, "train": {"hours": {"t4": 5}}}}).ask()
     known = read_cluster("t", {**JOB, "workload": {**RUN, "train": {"hours": {"T4": 5}}}}).ask()
-    hours = [fit.hours(each.workload, None, "A100", 1, 1) for each in (made, known)]
+    hours = [fit.hours(present(each.workload), None, "A100", 1, 1) for each in (made, known)]
     assert hours[0] is not None and hours[0] == hours[1]
 
 

@@ -27,7 +27,9 @@ every = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 def parts(page):
     """The page's lines outside code blocks, as (number, line), and those inside them."""
-    prose, code, inside = [], [], False
+    prose: list[str] = []
+    code: list[str] = []
+    inside = False
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if line.lstrip().startswith("```"):
             inside = not inside
@@ -162,7 +164,7 @@ def shown_options():
 
 def test_every_option_shown_exists(capsys) -> None:
     """What a page tells you to type is what the command's help lists."""
-    wanted = {}
+    wanted: dict[str, set[str]] = {}
     for words, options in shown_options():
         wanted.setdefault(words, set()).update(options)
     assert len(wanted) > 15

@@ -19,6 +19,7 @@ from providers.workloads.launch.compile import program
 from providers.workloads.launch.images import IMAGES, Image, executed, known
 from providers.workloads.launch.recipes import RECIPES
 from providers.workloads.launch.start_script import script
+from tests.present import present
 from tests.unit.modal.cloud import Cloud
 from tests.unit.modal.test_gpu import candidate as modal_candidate
 from tests.unit.modal.test_gpu import order as modal_order
@@ -92,7 +93,7 @@ def test_a_container_on_a_machine_executes_the_line(launcher) -> None:
     """
     made = program(Workload((Task(launcher=launcher, model="a/b"),)), "service", "H100", 1)
     entrypoint, arguments = docker_run(made)
-    image = known(made.image)
+    image = present(known(made.image))
     assert executed(image, arguments, entrypoint) == ("sh", "-c", "LINE")
     assert executed(image, (entrypoint, *arguments)) != ("sh", "-c", "LINE")
 
@@ -191,7 +192,7 @@ def test_a_clore_order_has_the_markets_entry_point_in_place_of_the_images() -> N
     itself; Clore's own images have both already.
     """
     made = program(Workload((Task(launcher="vllm", model="a/b"),)), "service", "RTX-4090", 1)
-    section = CLORE.programs.runs(made, script(made, inside=True), "service", {})
+    section = present(CLORE.programs.runs)(made, script(made, inside=True), "service", {})
     chosen = read(section)
     assert chosen.image == "vllm/vllm-openai:latest" and "gunzip" in chosen.command
     sent = [

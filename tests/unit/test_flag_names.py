@@ -8,6 +8,7 @@ from providers.workloads.launch.compile import program
 from providers.workloads.launch.flags import RUNNERS
 from providers.workloads.launch.recipes import RECIPES
 from providers.workloads.sizing import fit
+from tests.present import present
 from tests.unit.flags_rig import LLAMA, words
 
 
@@ -77,7 +78,10 @@ def test_of_two_words_for_one_flag_the_last_on_the_line_counts(
         launcher="vllm", model=LLAMA, args=tuple(args.items()), command=command, context=512
     )
     override = Override(args=tuple(changed.items()))
-    assert fit.fit(Workload((task,)), override, "H100", 8, 1).verdict.layout.tensor == tensor
+    assert (
+        present(present(fit.fit(Workload((task,)), override, "H100", 8, 1).verdict).layout).tensor
+        == tensor
+    )
     line = program(Workload((task,)), "service", "H100", 8, override=override).processes[0].line
     assert all(flag in line for flag in flags) and ("--tensor-parallel-size 4" in line) is (
         "size 4" in command

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,22 @@ HUGE = (
     float("inf"),
     float("nan"),
 )
-NONE = (None, True, False, "", "x16", "1_000", "٣", "½", {}, [], [1], {"1": 1}, "0x10", b"1")
+NONE: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    "",
+    "x16",
+    "1_000",
+    "٣",
+    "½",
+    {},
+    [],
+    [1],
+    {"1": 1},
+    "0x10",
+    b"1",
+)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
+from providers.errors import SpecError
 from providers.model import idle
-from providers.model.spec import Cluster, SpecError
+from providers.model.spec import Cluster
 
 
 def played(tmp_path, readings, limit_s):
@@ -79,6 +81,11 @@ def test_idle_after_is_a_duration_of_ten_minutes_or_more_for_machines() -> None:
     """Anything else is a problem with its path; on_ttl: keep is fine with it."""
     assert Cluster(name="x", gpu="L4", idle_after="2h").setup().idle_s == 7200
     assert Cluster(name="x", gpu="L4", idle_after="2h", on_ttl="keep").setup().on_ttl == "keep"
-    for value, more in (("1m", {}), ("soon", {}), ("2h", {"kind": "job"})):
+    cases: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("1m", {}),
+        ("soon", {}),
+        ("2h", {"kind": "job"}),
+    )
+    for value, more in cases:
         with pytest.raises(SpecError, match="idle_after"):
             Cluster(name="x", gpu="L4", idle_after=value, **more)

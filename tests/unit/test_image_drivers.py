@@ -10,6 +10,7 @@ from providers.model import images
 from providers.model.spec import read_cluster
 from providers.planner import render
 from providers.rehearsal.clouds.clore.inventory import servers
+from tests.present import present
 from tests.unit.hosting_rig import planned, refused
 
 
@@ -138,4 +139,4 @@ def test_at_google_and_ec2_the_boot_images_driver_decides(market_now) -> None:
         aws("g6.xlarge", {}).driver == 580
         and aws("g6.xlarge", {"ami": "ami-0123456789abcdef0"}).driver == 0
     )
-    assert gcp("g2-standard-4", {"image": "projects/me/global/images/mine"}).driver == 0
+    assert present(gcp("g2-standard-4", {"image": "projects/me/global/images/mine"})).driver == 0

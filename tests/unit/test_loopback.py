@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from providers.cli.loopback import proxied
+from tests.present import present
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -18,9 +19,9 @@ REPOSITORY = Path(__file__).parents[2]
 def activated(shell, tmp_path, **environ):
     """What the variables are after the activation's lines, in that shell."""
     spec = importlib.util.spec_from_file_location("setup_script", REPOSITORY / ".ci" / "setup.py")
-    setup = importlib.util.module_from_spec(spec)
+    setup = importlib.util.module_from_spec(present(spec))
     sys.modules["setup_script"] = setup
-    spec.loader.exec_module(setup)
+    present(present(spec).loader).exec_module(setup)
     script = (
         "GPUS_PROJECT=/p\n"
         + setup.ACTIVATION.read_text()

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,7 +246,7 @@ def test_boolean_is_no_number(where, value) -> None:
 
 def at(path, value):
     """A declaration that has a value at a path, and is right besides."""
-    raw = {"gpu": "H100:8", "kind": "job" if "workload" in path else "machine"}
+    raw: dict[str, Any] = {"gpu": "H100:8", "kind": "job" if "workload" in path else "machine"}
     raw |= (
         {"fallback": [{"gpu": "A100-80GB:8"}]}
         if "fallback" in path
@@ -266,7 +268,7 @@ def at(path, value):
         int(part) if part.isdigit() else part
         for part in path.replace("[", ".").replace("]", "").split(".")
     ]
-    here = raw
+    here: Any = raw
     for index, step in enumerate(steps):
         if isinstance(here, dict):
             here = here.setdefault(step, [] if isinstance([*steps, last][index + 1], int) else {})

@@ -5,6 +5,7 @@ once for all else.
 import json
 import os
 import time
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ CONFIG = {
     "num_attention_heads": 32,
     "vocab_size": 32_000,
 }
-ODD = (
+ODD: tuple[Any, ...] = (
     0,
     -1,
     1.5,

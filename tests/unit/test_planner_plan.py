@@ -6,6 +6,7 @@ from providers.model.capability import Capabilities
 from providers.model.place import Block, Scope
 from providers.planner import check, rules
 from providers.planner.plan import make
+from tests.present import present
 from tests.unit.planner_rig import ABLE, ALL_KINDS, ids, offer
 
 SPOT_FIRST = (Capacity("spot"), Capacity("on-demand"))
@@ -274,14 +275,16 @@ def test_rank_performance_per_dollar_weighs_speed_against_price() -> None:
     """
     slow = offer(gpu="A100-80GB", machine="a2-ultragpu-8g", usd=40.0)
     wanted = ask(("A100-80GB", 8), ("H100", 8, "fallback[0]"), rank="performance_per_dollar")
-    assert make(wanted, table([slow, offer(usd=40.0)]), ABLE).best.gpu_type == "H100"
-    assert make(wanted, table([slow, offer(usd=400.0)]), ABLE).best.gpu_type == "A100-80GB"
+    assert present(make(wanted, table([slow, offer(usd=40.0)]), ABLE).best).gpu_type == "H100"
+    assert present(make(wanted, table([slow, offer(usd=400.0)]), ABLE).best).gpu_type == "A100-80GB"
 
 
 def test_a_price_is_nodes_times_the_price_of_one() -> None:
     """Two nodes cost exactly twice one, in whole micro-dollars, and the cap is on the sum."""
     wanted = ask(("H100", 8, "gpu", False, None, 2))
-    assert make(wanted, table([offer(usd=88.490001)]), ABLE).best.micro_usd == 2 * 88_490_001
+    assert (
+        present(make(wanted, table([offer(usd=88.490001)]), ABLE).best).micro_usd == 2 * 88_490_001
+    )
     assert (
         make(
             wanted._replace(max_price_micro_usd=176_980_001), table([offer(usd=88.490001)]), ABLE

@@ -81,7 +81,7 @@ def test_every_offer_is_kept_or_refused_exactly_once(wanted, offers, blocks) -> 
     plan = planned(wanted, offers, blocks)
     seen = ids(plan) + [rejection.offer.id for rejection in plan.rejections]
     assert sorted(seen) == sorted(o.id for o in offers)
-    counts = {}
+    counts: dict[str, int] = {}
     for rejection in plan.rejections:
         counts[rejection.rule] = counts.get(rejection.rule, 0) + 1
     counts.pop("gpu", None)

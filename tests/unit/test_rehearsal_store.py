@@ -7,12 +7,14 @@ import stat
 import subprocess
 import sys
 import threading
+from multiprocessing.process import BaseProcess
 
 import pytest
 
 from providers.home import home
 from providers.rehearsal.scenario import DEFAULT_STOCK, FAULTS, LATENCIES_S
 from providers.rehearsal.store import Store, open_store
+from tests.present import present
 
 
 @pytest.fixture
@@ -216,9 +218,10 @@ def test_several_processes_and_threads_use_it_at_once(tmp_path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_advance_many, args=(path,)) for _ in range(3)]
     threads = [threading.Thread(target=_advance_many, args=(path,)) for _ in range(3)]
-    for worker in [*processes, *threads]:
+    workers: list[BaseProcess | threading.Thread] = [*processes, *threads]
+    for worker in workers:
         worker.start()
-    for worker in [*processes, *threads]:
+    for worker in workers:
         worker.join(60)
     assert all(process.exitcode == 0 for process in processes)
     assert Store(path).offset() == 120.0
@@ -233,7 +236,7 @@ def test_a_store_that_cannot_be_used_is_one_line(tmp_path) -> None:
     ):
         with pytest.raises(OSError) as caught:
             Store(path)
-        assert caught.value.filename == str(path) and todo in caught.value.strerror
+        assert caught.value.filename == str(path) and todo in present(caught.value.strerror)
 
 
 def _rehearse(capsys, *argv):
@@ -372,7 +375,7 @@ def test_a_store_of_another_version_is_one_clear_line(tmp_path) -> None:
     Store(tmp_path / "r.db").connection().execute("PRAGMA user_version = 0")
     with pytest.raises(OSError) as caught:
         Store(tmp_path / "r.db")
-    assert "of version 0, and this is version 1; move it away" in caught.value.strerror
+    assert "of version 0, and this is version 1; move it away" in present(caught.value.strerror)
 
 
 def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys) -> None:

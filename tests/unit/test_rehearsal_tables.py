@@ -15,6 +15,7 @@ from providers.rehearsal.clouds import clore
 from providers.rehearsal.clouds.aws import machines
 from providers.rehearsal.clouds.modal import gpus
 from providers.rehearsal.clouds.vertex import accelerators
+from tests.present import present
 
 
 def test_ec2_describes_its_types_as_the_adapter_has_them() -> None:
@@ -53,8 +54,8 @@ def test_one_server_is_started_for_a_provider_and_a_store(tmp_path, monkeypatch)
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     first, second = start.rehearsed("gcp"), start.rehearsed("gcp")
     try:
-        assert first.endpoint() == second.endpoint()
-        assert first.endpoint().endswith("/compute/v1/")
+        assert present(first).endpoint() == present(second).endpoint()
+        assert present(first).endpoint().endswith("/compute/v1/")
     finally:
         start.stop(tmp_path / "rehearsal.db")
 
@@ -62,7 +63,7 @@ def test_one_server_is_started_for_a_provider_and_a_store(tmp_path, monkeypatch)
 def test_a_market_is_listed_without_a_store(tmp_path, monkeypatch) -> None:
     """A plan of a market in which nothing happened opens no file; its time is the real one."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    cloud = start.rehearsed("clore")
+    cloud = present(start.rehearsed("clore"))
     assert cloud.market() and cloud.untouched() and cloud.now() > 1_700_000_000
     assert not (tmp_path / "rehearsal.db").exists()
 

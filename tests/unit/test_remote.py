@@ -14,6 +14,7 @@ from providers.remote import driver
 from providers.remote.line import endpoint, user
 from providers.remote.probe import NO_DRIVER, WRONG_GPUS
 from providers.remote.ssh import Ssh
+from tests.present import present
 
 
 def ordered(gpu="H100", count=8):
@@ -177,6 +178,6 @@ def test_ssh_is_told_to_trust_nothing_else(tmp_path) -> None:
     assert "StrictHostKeyChecking=accept-new" in line._replace(pinned=False).command("x").argv
     assert not {"-A", "-X", "-Y"} & set(argv)
     assert (
-        "-L" in line.tunnel(9999, 8888).argv
-        and "127.0.0.1:9999:localhost:8888" in line.tunnel(9999, 8888).argv
+        "-L" in present(line.tunnel(9999, 8888)).argv
+        and "127.0.0.1:9999:localhost:8888" in present(line.tunnel(9999, 8888)).argv
     )

@@ -5,6 +5,7 @@ product's own code.
 import pytest
 
 from providers.catalog.hardware import hardware
+from tests.present import present
 from tests.unit import seeds_clore, seeds_google, seeds_modal
 from tests.unit.seeds_judge import VERDICTS
 from tests.unit.seeds_table import PAGE, ROWS, page
@@ -59,8 +60,8 @@ def test_training_on_google_cloud(row) -> None:
 )
 def test_claimed_speeds_stand_in_the_hardware_table_with_a_note(card, times, fits) -> None:
     """The claim is kept beside the sheet's figures, and its note says whether they bear it out."""
-    assert hardware(card).relative_speed == times
-    assert hardware(card).relative_speed_note.startswith("does not fit") != fits
+    assert present(hardware(card)).relative_speed == times
+    assert present(hardware(card)).relative_speed_note.startswith("does not fit") != fits
     assert seeds_modal.own_table(card, times)[0] == fits
 
 

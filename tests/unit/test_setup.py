@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.present import present
+
 REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def setup(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("project_setup", REPOSITORY / ".ci" / "setup.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = importlib.util.module_from_spec(present(spec))
+    present(present(spec).loader).exec_module(module)
     monkeypatch.setattr(module, "ENVIRONMENT", tmp_path / ".venv")
     monkeypatch.setattr(module, "BIN", tmp_path / ".venv" / "bin")
     module.BIN.mkdir(parents=True)

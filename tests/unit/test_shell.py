@@ -23,6 +23,7 @@ from providers.model.machine import Setup
 from providers.model.workload import Checkpoint, Process, Program, Task, Workload, packed
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
+from tests.present import present
 
 PACKAGE = Path(providers.__file__).parent
 PROGRAMS = sorted(PACKAGE.rglob("*.sh"))
@@ -197,10 +198,10 @@ def test_a_log_is_followed_to_the_word_that_ends_it(words, status, code, tmp_pat
     with subprocess.Popen(
         [*words, "-c", text], stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"]}
     ) as process:
-        assert process.stdout.readline() == "line 1\n"
+        assert present(process.stdout).readline() == "line 1\n"
         (tmp_path / "new").write_text(f"gpus-work abc {status}\n")
         (tmp_path / "new").rename(tmp_path / "status")
-        rest = process.stdout.read()
+        rest = present(process.stdout).read()
     assert (process.returncode, rest) == (code, "line 2\n")
 
 

@@ -13,6 +13,7 @@ from providers.workloads.launch.compile import program
 from providers.workloads.sizing import architecture, fit, memory, parallelism, quantization
 from providers.workloads.sizing.architecture import find, read
 from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Train, judge
+from tests.present import present
 
 TABLE = json.loads((Path(architecture.__file__).parent / "data" / "models.json").read_text())
 QWEN_72B = {
@@ -174,7 +175,7 @@ def test_every_launcher_starts_with_the_split_that_was_planned(launcher, flag, g
             "context": 4096,
         },
     }
-    workload = read_cluster("t", declared).ask().workload
+    workload = present(read_cluster("t", declared).ask().workload)
     gpu = "L40S" if launcher != "tgi" else "A100-80GB"
     assert flag in program(workload, "service", gpu, gpus).processes[0].line
 
@@ -195,8 +196,11 @@ def test_tgi_is_judged_by_its_one_group() -> None:
             },
         },
     )
-    assert "which can't be cut into 4" in fit.fit(workload.ask().workload, None, "L40S", 4, 1).why
-    assert fit.fit(workload.ask().workload, None, "A100-80GB", 4, 1).why == ""
+    assert (
+        "which can't be cut into 4"
+        in fit.fit(present(workload.ask().workload), None, "L40S", 4, 1).why
+    )
+    assert fit.fit(present(workload.ask().workload), None, "A100-80GB", 4, 1).why == ""
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "q4_k_m", ""])
@@ -208,13 +212,17 @@ def test_llama_cpp_and_ollama_have_stages_alone(dtype) -> None:
         **({"dtype": dtype} if dtype else {}),
     }
     found = fit.fit(
-        read_cluster("t", {"kind": "service", "gpu": "L4:3", "workload": workload}).ask().workload,
+        present(
+            read_cluster("t", {"kind": "service", "gpu": "L4:3", "workload": workload})
+            .ask()
+            .workload
+        ),
         None,
         "L4",
         3,
         1,
     )
-    assert found.why == "" and str(found.verdict.layout) == "TP1 x PP3"
+    assert found.why == "" and str(present(found.verdict).layout) == "TP1 x PP3"
 
 
 @pytest.mark.parametrize(
@@ -262,11 +270,14 @@ def test_adapters_of_a_4_bit_checkpoint_are_counted_in_16_bit(tmp_path, capsys) 
     """C11 (gpt-oss-recipes#23): 233 GB for LoRA, over eight GPUs; not on one H100."""
     model = find("openai/gpt-oss-120b")
     alone, eight = judge(model, Train("lora"), "H100", 1), judge(model, Train("lora"), "H100", 8)
-    assert alone.answer == NO and alone.need.weights * memory.GIB / 1e9 == pytest.approx(
+    assert alone.answer == NO and present(alone.need).weights * memory.GIB / 1e9 == pytest.approx(
         233.7, rel=0.01
     )
     assert eight.answer != NO and eight.split == "FSDP x 8" and "unpacked to 16 bit" in eight.reason
-    assert judge(model, Train("qlora"), "H100", 1).need.weights < alone.need.weights / 3
+    assert (
+        present(judge(model, Train("qlora"), "H100", 1).need).weights
+        < present(alone.need).weights / 3
+    )
     row = next(row for row in TABLE["models"] if row["name"] == "openai/gpt-oss-120b")
     (tmp_path / "config.json").write_text(json.dumps(row["config"]))
     assert (
@@ -283,7 +294,8 @@ def test_adapters_of_a_4_bit_checkpoint_are_counted_in_16_bit(tmp_path, capsys) 
         },
     }
     assert (
-        "are usable" in fit.fit(read_cluster("t", declared).ask().workload, None, "H100", 1, 1).why
+        "are usable"
+        in fit.fit(present(read_cluster("t", declared).ask().workload), None, "H100", 1, 1).why
     )
 
 
@@ -370,9 +382,11 @@ def test_a_quantised_checkpoint_stays_so_whatever_its_arithmetic_is(dtype) -> No
         **({"dtype": dtype} if dtype else {}),
     }
     found = fit.fit(
-        read_cluster("t", {"kind": "service", "gpu": "H100:1", "workload": workload})
-        .ask()
-        .workload,
+        present(
+            read_cluster("t", {"kind": "service", "gpu": "H100:1", "workload": workload})
+            .ask()
+            .workload
+        ),
         None,
         "H100",
         1,

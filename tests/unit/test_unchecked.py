@@ -3,6 +3,7 @@ one problem.
 """
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.planner import render
 from providers.workloads.sizing import fit
+from tests.present import present
 from tests.unit.hosting_rig import LLAMA_70B, planned
 
 
@@ -100,17 +102,17 @@ def test_what_is_known_or_has_no_model_needs_no_line(market_now, workload, kind)
 
 def test_each_of_several_services_is_said_for_itself() -> None:
     """Two unknown models are two lines, the same one twice is one."""
-    services = [
+    models = [
         {"name": name, "launcher": "vllm", "model": model}
         for name, model in (("a", "foo/a"), ("b", "foo/b"), ("c", "foo/a"))
     ]
-    services = [
-        {**each, "port": 8000 + number, "gpus": [number]} for number, each in enumerate(services)
+    services: list[dict[str, Any]] = [
+        {**each, "port": 8000 + number, "gpus": [number]} for number, each in enumerate(models)
     ]
     ask = read_cluster(
         "t", {"kind": "service", "gpu": "L4:4", "workload": {"services": services}}
     ).ask()
-    assert [text.split()[6] for text in fit.unchecked(ask.workload)] == ["foo/a", "foo/b"]
+    assert [text.split()[6] for text in fit.unchecked(present(ask.workload))] == ["foo/a", "foo/b"]
 
 
 def test_the_command_line_and_its_json_say_it(tmp_path, monkeypatch, capsys) -> None:
@@ -159,10 +161,10 @@ def test_a_refusal_by_fit_speaks_of_the_first_choice(market_now, gpus, told) -> 
 def test_what_is_proposed_holds_it() -> None:
     """More of the same card, and the smallest other card, each judged as the refused one was."""
     ask = read_cluster("t", {"kind": "service", "gpu": "H100:1", "workload": LLAMA_70B}).ask()
-    found = fit.fit(ask.workload, None, "H100", 1, 1)
+    found = fit.fit(present(ask.workload), None, "H100", 1, 1)
     assert found.remedy == "H100:2 or B200:1 would hold it"
     for gpu, count in (("H100", 2), ("B200", 1)):
-        assert fit.fit(ask.workload, None, gpu, count, 1).why == ""
+        assert fit.fit(present(ask.workload), None, gpu, count, 1).why == ""
     big = read_cluster(
         "t",
         {
@@ -171,7 +173,7 @@ def test_what_is_proposed_holds_it() -> None:
             "workload": {"launcher": "vllm", "model": "deepseek-ai/DeepSeek-V3"},
         },
     ).ask()
-    assert fit.fit(big.workload, None, "L4", 1, 1).remedy == "H200:8 would hold it"
+    assert fit.fit(present(big.workload), None, "L4", 1, 1).remedy == "H200:8 would hold it"
 
 
 @pytest.mark.parametrize(
@@ -193,8 +195,8 @@ def test_a_context_is_written_as_for_gpus_size(written, tokens) -> None:
         "kind": "service",
         "workload": {**LLAMA_70B, "context": written, "train": {"sequence": written}},
     }
-    workload = read_cluster("t", declared).ask().workload
-    assert workload.tasks[0].context == tokens and workload.training.sequence == tokens
+    workload = present(read_cluster("t", declared).ask().workload)
+    assert workload.tasks[0].context == tokens and present(workload.training).sequence == tokens
 
 
 @pytest.mark.parametrize(

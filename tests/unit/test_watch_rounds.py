@@ -202,9 +202,14 @@ def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew() -> None:
     """Two locked commands, then the round as ever; a lock that outlasts the interval is `busy`, and
     nothing was cancelled.
     """
-    pauses = []
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        pauses.append(seconds)
+        return True
+
     stack = Played(state(), fails=[Locked("locked by me"), Locked("locked by me")])
-    assert played(stack, pause=lambda seconds: pauses.append(seconds) or True).result == "unchanged"
+    assert played(stack, pause=pause).result == "unchanged"
     assert len(pauses) == 2
     busy = played(Played(state(), fails=[Locked("locked by me")]), patience_s=0.0)
     assert busy.result == "busy" and "locked by me" in busy.text

@@ -11,6 +11,7 @@ from providers.model.spec import read_cluster
 from providers.model.workload import Checkpoint, Override, Task, Training, Workload, with_files
 from providers.workloads.launch.compile import program
 from providers.workloads.sizing import fit
+from tests.present import present
 from tests.unit.workload_rig import VLLM
 
 
@@ -98,8 +99,8 @@ def test_an_edit_of_the_workload_is_no_other_machine() -> None:
     other = read_cluster("x", {"gpu": "L4", "kind": "job", "workload": {"command": "b"}})
     assert one.fingerprint() == other.fingerprint()
     assert (
-        program(one.ask().workload, "job", "L4", 1).digest
-        != program(other.ask().workload, "job", "L4", 1).digest
+        program(present(one.ask().workload), "job", "L4", 1).digest
+        != program(present(other.ask().workload), "job", "L4", 1).digest
     )
 
 
@@ -159,7 +160,7 @@ def test_an_images_cuda_is_held_against_the_card(image, gpu, why) -> None:
 def test_measured_hours_become_a_jobs_cost() -> None:
     """Five hours on a T4 are about one on an A100, and eight of those share it."""
     run = Workload((Task(command="train"),), training=Training(hours=5, hours_on="T4"))
-    one = fit.fit(run, None, "A100", 1, 1).job_hours
+    one = present(fit.fit(run, None, "A100", 1, 1).job_hours)
     assert 0.8 < one < 1.2
     assert fit.fit(run, None, "A100", 8, 1).job_hours == pytest.approx(one / 8)
 

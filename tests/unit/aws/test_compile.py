@@ -9,6 +9,7 @@ from providers.errors import NotEnabled, Unsupported
 from providers.model.machine import Mark, Setup
 from providers.model.place import Scope
 from providers.rehearsal.clouds.aws import wire
+from tests.present import present
 from tests.unit.aws.compile_rig import AROUND, TOKEN, A, B, C, candidate, order
 
 
@@ -97,7 +98,7 @@ def test_a_fleet_tries_overrides_in_the_plans_order() -> None:
         "DefaultTargetCapacityType": "on-demand",
     }
     assert (
-        call.template["LaunchTemplateName"]
+        present(call.template)["LaunchTemplateName"]
         == config["LaunchTemplateSpecification"]["LaunchTemplateName"]
     )
     valid("CreateFleet", call.body)
@@ -111,7 +112,7 @@ def test_b36_spot_is_one_time_and_ends() -> None:
     )
     assert call.body["SpotOptions"]["InstanceInterruptionBehavior"] == "terminate"
     assert call.body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "spot"
-    assert "InstanceMarketOptions" not in call.template["LaunchTemplateData"]
+    assert "InstanceMarketOptions" not in present(call.template)["LaunchTemplateData"]
     several = native.creating_call(order(candidate(A, capacity="spot", nodes=2), nodes=2), AROUND)
     assert several.body["InstanceMarketOptions"]["SpotOptions"] == {
         "SpotInstanceType": "one-time",
@@ -143,7 +144,7 @@ def test_marks_labels_and_names_are_tags() -> None:
     call = native.creating_call(order(labels=(("team", "x"),)), AROUND)
     specs = {
         item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]}
-        for item in call.template["LaunchTemplateData"]["TagSpecifications"]
+        for item in present(call.template)["LaunchTemplateData"]["TagSpecifications"]
     }
     assert {"instance", "volume"} == set(specs)
     mark = {
@@ -159,7 +160,7 @@ def test_marks_labels_and_names_are_tags() -> None:
         == specs["volume"]
     )
     assert mark == {
-        tag["Key"]: tag["Value"] for tag in call.template["TagSpecifications"][0]["Tags"]
+        tag["Key"]: tag["Value"] for tag in present(call.template)["TagSpecifications"][0]["Tags"]
     }
     assert Mark("own1", "train", "gen1", "0123456789abcdef") == tagging.mark_of(specs["instance"])
     assert tagging.mark_of({"Name": "x"}) is None
@@ -175,7 +176,7 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image() -> None:
     """gp3 of the asked size, the root device's own name, deleted with the machine."""
     around = AROUND._replace(image=region_facts.Image("ami-1", "/dev/xvda", 120))
     for asked, size in ((None, 120), (50, 120), (500, 500)):
-        (mapping,) = native.creating_call(order(disk_gib=asked), around).template[
+        (mapping,) = present(native.creating_call(order(disk_gib=asked), around).template)[
             "LaunchTemplateData"
         ]["BlockDeviceMappings"]
         assert {
@@ -184,9 +185,9 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image() -> None:
         } == mapping
     asked = order(**options(volume_type="io2", volume_iops=4000))
     assert (
-        native.creating_call(asked, AROUND).template["LaunchTemplateData"]["BlockDeviceMappings"][
-            0
-        ]["Ebs"]["Iops"]
+        present(native.creating_call(asked, AROUND).template)["LaunchTemplateData"][
+            "BlockDeviceMappings"
+        ][0]["Ebs"]["Iops"]
         == 4000
     )
 
@@ -200,7 +201,7 @@ def test_options_reach_the_template() -> None:
         placement_group="mine",
     )
     call = native.creating_call(order(candidate(A), **given), AROUND)
-    data = call.template["LaunchTemplateData"]
+    data = present(call.template)["LaunchTemplateData"]
     assert (
         data["KeyName"],
         data["IamInstanceProfile"],
@@ -267,17 +268,20 @@ def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa() -> None:
     } and "SecurityGroupIds" not in call.body
     assert (
         "no public address" in call.notes[0]
-        and "no public address" in MANIFEST.pricing.notes(candidate(nodes=4), Setup())[0]
+        and "no public address" in present(MANIFEST.pricing.notes)(candidate(nodes=4), Setup())[0]
     )
     assert (
         ()
-        == MANIFEST.pricing.notes(candidate(), Setup())
-        == MANIFEST.pricing.notes(candidate(machine_type="g6.8xlarge", nodes=2), Setup())
+        == present(MANIFEST.pricing.notes)(candidate(), Setup())
+        == present(MANIFEST.pricing.notes)(candidate(machine_type="g6.8xlarge", nodes=2), Setup())
     )
     assert (
-        MANIFEST.pricing.notes(candidate(nodes=4), Setup(options=(("aws", {"efa": False}),))) == ()
+        present(MANIFEST.pricing.notes)(
+            candidate(nodes=4), Setup(options=(("aws", {"efa": False}),))
+        )
+        == ()
     )
-    assert "no run limit" in MANIFEST.pricing.notes(candidate(), Setup(ttl_s=3600))[0]
+    assert "no run limit" in present(MANIFEST.pricing.notes)(candidate(), Setup(ttl_s=3600))[0]
     valid("RunInstances", call.body)
 
 
@@ -298,7 +302,10 @@ def test_efa_follows_the_card_layout_of_the_family() -> None:
             order(candidate(machine_type="g5.xlarge"), **options(efa=True)), AROUND
         )
     one = native.creating_call(order(candidate(), **options(efa=True)), AROUND)
-    assert one.template["LaunchTemplateData"]["NetworkInterfaces"][0]["InterfaceType"] == "efa"
+    assert (
+        present(one.template)["LaunchTemplateData"]["NetworkInterfaces"][0]["InterfaceType"]
+        == "efa"
+    )
     assert one.body["LaunchTemplateConfigs"][0]["Overrides"][0]["SubnetId"] == "subnet-0"
     plain = native.creating_call(
         order(candidate(nodes=2), nodes=2, **options(efa=False, placement_group="none")), AROUND
@@ -343,7 +350,9 @@ def test_several_network_cards_have_no_public_address() -> None:
 def test_a_kept_machine_is_stopped_and_may_be_started_again() -> None:
     """on_ttl keep: the shutdown stops it. A one-time Spot machine can't be kept, so it is refused."""
     call = native.creating_call(order(ttl_s=3600, on_ttl="keep"), AROUND)
-    assert call.template["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"] == "stop"
+    assert (
+        present(call.template)["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"] == "stop"
+    )
     with pytest.raises(Unsupported, match="on_ttl") as caught:
         native.creating_call(order(candidate(capacity="spot"), ttl_s=3600, on_ttl="keep"), AROUND)
     assert (Scope("aws", capacity="spot"),) == caught.value.scopes

@@ -10,6 +10,7 @@ from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
+from tests.present import present
 
 REGION = "us-east-1"
 
@@ -64,8 +65,12 @@ def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
     assert adapter.resume(order) is None
 
     ticket = adapter.poll(adapter.submit(order))
-    assert ("done", nodes, first) == (ticket.state, len(ticket.handles), ticket.placed.zone)
-    assert {handle.native_id for handle in adapter.resume(order) and ticket.handles} == {
+    assert ("done", nodes, first) == (
+        ticket.state,
+        len(ticket.handles),
+        present(ticket.placed).zone,
+    )
+    assert {handle.native_id for handle in present(adapter.resume(order) and ticket.handles)} == {
         node.handle.native_id for node in adapter.find(mark.owner)
     }
     for node in adapter.observe(ticket.handles):

@@ -4,6 +4,7 @@ import pytest
 
 from providers.adapters.aws import MANIFEST
 from providers.errors import QuotaExceeded
+from tests.present import present
 from tests.unit.aws.rig import candidate, order
 
 
@@ -27,7 +28,7 @@ from tests.unit.aws.rig import candidate, order
 )
 def test_place_that_an_account_begins_without_names_its_command(region, zone, command) -> None:
     """Local Zones by their id, regions since 2019 by name; ordinary zones need nothing."""
-    found = MANIFEST.limits.closed(region, zone)
+    found = present(MANIFEST.limits.closed)(region, zone)
     assert command in found and bool(found) is bool(command)
 
 

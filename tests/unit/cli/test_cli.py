@@ -13,6 +13,7 @@ from providers.cli import main
 from providers.engine.runtime.world import open_world
 from providers.errors import NotConfigured
 from providers.model.machine import CheckLine
+from tests.present import present
 from tests.unit.cli.rig import run
 
 
@@ -141,10 +142,10 @@ def test_whoever_stops_reading_gets_no_complaint() -> None:
         env=os.environ,
         cwd=os.path.dirname(os.path.dirname(main.__file__)),
     )
-    process.stdout.read(10)
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
+    present(process.stdout).read(10)
+    present(process.stdout).close()
+    assert present(process.stderr).read() == b""
+    present(process.stderr).close()
     assert process.wait(30) == 0
 
 

@@ -23,7 +23,7 @@ SSH = "ssh-ed25519 AAAAC3Nz me"
 class Clock:
     def __init__(self) -> None:
         self.at = 1_795_000_000.0
-        self.slept = []
+        self.slept: list[float] = []
 
     def __call__(self):
         return self.at

@@ -9,6 +9,7 @@ from providers.errors import CloudError
 from providers.rehearsal.clouds.clore import console
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import open_store
+from tests.present import present
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +86,8 @@ def test_the_rehearsal_shows_orders_and_outbids_them(capsys) -> None:
     assert "OUTBID" in run(capsys, "rehearse")[1]
     assert console.preempt(state.store, f"order-{made.id}") == 0
     assert run(capsys, "rehearse", "stock", "clore", "NL", "RTX-4090", "on-demand", "0")[0] == 0
-    assert state.refuses(state.server(71010), "on-demand")
-    assert not state.refuses(state.server(71010), "spot")
+    assert state.refuses(present(state.server(71010)), "on-demand")
+    assert not state.refuses(present(state.server(71010)), "spot")
 
 
 def test_check_on_the_rehearsal(capsys) -> None:
@@ -141,7 +142,9 @@ def test_once_something_happened_the_market_is_asked(what) -> None:
             adapter.offers()
     else:
         assert {"rented"} == {
-            offer.restriction for offer in adapter.offers() if offer.machine_type == "server-71001"
+            offer.restriction
+            for offer in present(adapter.offers())
+            if offer.machine_type == "server-71001"
         }
     assert len(store.requests("marketplace")) == 1
 

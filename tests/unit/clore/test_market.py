@@ -4,6 +4,7 @@ documented or recorded shapes.
 
 import time
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -448,7 +449,7 @@ def test_whatever_a_host_says_the_others_are_offered() -> None:
     """Nests, long texts and control characters in any place cost that host its row, in no time, and
     reach no line raw.
     """
-    nest = []
+    nest: list[Any] = []
     for _ in range(5_000):
         nest = [nest]
     rows = [

@@ -11,6 +11,7 @@ from providers.adapters.clore.progress import SETTLE_S
 from providers.model.machine import GONE, PREEMPTED, RUNNING, STOPPING, Setup
 from providers.rehearsal.clouds.clore import KEY
 from providers.rehearsal.clouds.clore.state import OUTBID_S
+from tests.present import present
 from tests.unit.clore.rig import MARK, SSH
 
 
@@ -96,8 +97,8 @@ def test_an_order_takes_one_key_and_the_users_goes_first() -> None:
     """
     from providers.adapters.clore import MANIFEST
 
-    assert MANIFEST.limits.unreachable(None, Setup(own_public_key=SSH)) == ""
-    assert "one key" in MANIFEST.limits.unreachable(
+    assert present(MANIFEST.limits.unreachable)(None, Setup(own_public_key=SSH)) == ""
+    assert "one key" in present(MANIFEST.limits.unreachable)(
         None, Setup(ssh_public_key=SSH, own_public_key="other")
     )
 

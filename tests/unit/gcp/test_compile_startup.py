@@ -5,6 +5,7 @@ import subprocess
 
 from providers.adapters.gcp import MANIFEST, machine_metadata
 from providers.model.machine import Setup
+from tests.present import present
 from tests.unit.gcp.compile_rig import properties
 
 OWN = "ssh-ed25519 BBBB gpus-own-train"
@@ -42,13 +43,15 @@ def test_a_login_that_the_declaration_rules_out_is_known() -> None:
     """A managed network and a machine without an address outside take no ssh from here; everything
     else does.
     """
-    assert "Identity-Aware Proxy" in MANIFEST.limits.unreachable(
+    assert "Identity-Aware Proxy" in present(MANIFEST.limits.unreachable)(
         None, Setup(network=(("network", "n"),))
     )
-    assert "external_ip" in MANIFEST.limits.unreachable(
+    assert "external_ip" in present(MANIFEST.limits.unreachable)(
         None, Setup(options=(("external_ip", False),))
     )
-    assert MANIFEST.limits.unreachable(None, Setup(options=(("container", "job:1"),))) == ""
+    assert (
+        present(MANIFEST.limits.unreachable)(None, Setup(options=(("container", "job:1"),))) == ""
+    )
 
 
 def test_the_ssh_key_is_metadata_and_there_is_none_without_one() -> None:

@@ -1,5 +1,7 @@
 """What Compute Engine refuses, the stand-in refuses, in Google's own words."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.gcp.standin_rig import (
@@ -329,7 +331,7 @@ def test_bulk_takes_names_where_insert_takes_links(cloud) -> None:
     are refused in a zonal one.
     """
     link = properties(f"zones/{Z}/machineTypes/a3-highgpu-8g")
-    one = {"vm": {}}
+    one: dict[str, dict[str, Any]] = {"vm": {}}
     assert refused(lambda: cloud.bulk(perInstanceProperties=one, instanceProperties=link))[:2] == (
         400,
         "invalid",

@@ -1,5 +1,7 @@
 """What the Compute Engine stand-in has in stock, sells in bulk, queues and limits by quota."""
 
+from typing import Any
+
 import pytest
 
 from providers.rehearsal.clouds.gcp import console
@@ -189,7 +191,7 @@ def test_regional_bulk_picks_one_allowed_zone(cloud) -> None:
 )
 def test_regional_bulk_may_spread(cloud, shape, zones) -> None:
     """BALANCED evens out over zones; ANY fills the first with room."""
-    names = {f"n{index}": {} for index in range(4)}
+    names: dict[str, dict[str, Any]] = {f"n{index}": {} for index in range(4)}
     cloud.done(
         cloud.regional(
             perInstanceProperties=names,

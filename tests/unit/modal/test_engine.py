@@ -11,6 +11,7 @@ from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
 from providers.rehearsal.store import open_store
+from tests.present import present
 
 
 class Jumping:
@@ -30,7 +31,7 @@ class Jumping:
 class Rig:
     def __init__(self) -> None:
         self.store = open_store()
-        self.said = []
+        self.said: list[str] = []
         self.world = open_world(
             "rehearsal",
             {},
@@ -81,7 +82,7 @@ def test_what_google_has_not_modal_has(rig) -> None:
     ) == ("running", "modal", "any", "H100", 8)
     assert 34_000_000 < record.micro_usd < 35_000_000
     assert record.machines[0].login == f"modal shell {record.handles[0].native_id}"
-    assert asyncio.run(operations.read(rig.world, record)).status == "running"
+    assert present(asyncio.run(operations.read(rig.world, record))).status == "running"
     asyncio.run(operations.delete(rig.world, record))
     assert (
         rig.sandboxes() == [] and tuple(asyncio.run(operations.settle(rig.world, "owner1"))) == ()

@@ -22,6 +22,7 @@ from providers.remote.probe import NO_LOGIN
 from providers.remote.provider_exec import Own
 from providers.remote.run import finished, started
 from providers.remote.ssh import FAILED, Key, SshProbe
+from tests.present import present
 from tests.unit.modal.cloud import Cloud
 from tests.unit.modal.test_gpu import candidate, order
 
@@ -129,7 +130,7 @@ def test_a_port_is_carried_through_commands(node, tmp_path) -> None:
             async with started(launch) as program:
                 reader = None
                 while reader is None:
-                    assert program.returncode is None, await program.stderr.read()
+                    assert program.returncode is None, await present(program.stderr).read()
                     try:
                         reader, writer = await asyncio.open_connection("127.0.0.1", here)
                     except OSError:
@@ -200,7 +201,9 @@ def test_what_cannot_be_reached_ends_as_ssh_does(cloud) -> None:
     assert "as-test-secret" not in text
     bare = unknown.command("true")
     without = {
-        name: value for name, value in bare.env.items() if not name.startswith("MODAL_TOKEN")
+        name: value
+        for name, value in present(bare.env).items()
+        if not name.startswith("MODAL_TOKEN")
     }
     code, _, text = asyncio.run(finished(LocalCommand(bare.argv, without)))
     assert code == FAILED

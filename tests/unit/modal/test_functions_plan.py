@@ -13,6 +13,7 @@ from providers.model.spec import read_cluster
 from providers.planner import check, render
 from providers.plugin import inputs
 from providers.plugin.properties import Properties
+from tests.present import present
 from tests.unit.modal.functions_rig import JOB, SERVICE, declared, function, running
 
 
@@ -54,7 +55,7 @@ def test_b46_the_warm_floor_is_priced_24_hours_a_day() -> None:
     """
     spec = declared("service", section={"min_containers": 1, "max_containers": 3})
     made = plan(spec.ask(), setup=spec.setup(), use_journal=False)
-    assert made.best.micro_usd == 2_418_282
+    assert present(made.best).micro_usd == 2_418_282
     text = " ".join(render.as_text(made).split())
     assert "idle floor: 1 always runs, $0.8061/h 24 h a day = $19.35 a day, $588.45 a month" in text
     assert "busy hour: $0.8061/h a container, at most 3: $2.42/h" in text
@@ -76,7 +77,7 @@ def test_b17_function_rates_are_not_a_sandboxs() -> None:
     part by part.
     """
     spec = declared("job", section={"cpu": 8, "memory_gib": 32})
-    best = plan(spec.ask(), use_journal=False).best
+    best = present(plan(spec.ask(), use_journal=False).best)
     assert best.micro_usd == 799_200 + 8 * 47_160 + 32 * 7_992
     assert best.offer.parts == "1 x L4 0.7992 + CPU 0.3773 (8 core) + memory 0.2557 (32 GiB)"
 
@@ -164,7 +165,7 @@ def test_a_plan_asks_the_same_of_options_as_a_preview() -> None:
         with pytest.raises(SpecError) as caught:
             providers.plan(spec)
         assert [path] == [problem.path for problem in caught.value.problems]
-    assert providers.plan(declared("job")).best.provider == "modal"
+    assert present(providers.plan(declared("job")).best).provider == "modal"
 
 
 def test_a_ttl_bounds_all_attempts_of_a_job() -> None:

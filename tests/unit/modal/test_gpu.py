@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from providers.adapters.modal import gpu, options, request
 from providers.errors import SpecError, Unsupported
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
+from tests.present import present
 
 
 def candidate(
@@ -226,12 +228,12 @@ def test_b17_reserved_cpu_and_memory_count_against_the_cap_in_the_plan() -> None
     """The plan ranks and caps Modal's offers at what the spec's options make them cost."""
     import providers as p
 
-    wanted = dict(name="x", gpu="H100:1", providers=["modal"])
-    plain = p.plan(p.Cluster(**wanted)).best
+    wanted: dict[str, Any] = {"name": "x", "gpu": "H100:1", "providers": ["modal"]}
+    plain = present(p.plan(p.Cluster(**wanted)).best)
     large = p.plan(p.Cluster(**wanted, options={"modal": {"cpu": 16, "memory_gib": 128}}))
     assert (
-        large.best.micro_usd > plain.micro_usd + 5_000_000
-        and large.best.micro_usd == large.best.offer.node_micro_usd
+        present(large.best).micro_usd > plain.micro_usd + 5_000_000
+        and present(large.best).micro_usd == present(large.best).offer.node_micro_usd
     )
     assert (
         p.plan(
@@ -249,19 +251,19 @@ def test_a_life_over_24_hours_and_two_nodes_are_refused_by_rule_in_the_plan() ->
 
     assert (
         p.plan(
-            p.Cluster(name="x", gpu="H100:8", providers=["gcp", "modal"], ttl="30h")
+            p.Cluster(name="x", gpu="H100:8", providers=("gcp", "modal"), ttl="30h")
         ).rejected_by_rule["ttl"]
         == 1
     )
     with pytest.raises(SpecError, match="ttl: wanted a life of"):
-        p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], ttl="30h"))
+        p.plan(p.Cluster(name="x", gpu="H100:8", providers=("modal",), ttl="30h"))
     with pytest.raises(SpecError, match="modal 1"):
-        p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"], nodes=2))
-    notes = p.plan(p.Cluster(name="x", gpu="H100:8", providers=["modal"])).notes
+        p.plan(p.Cluster(name="x", gpu="H100:8", providers=("modal",), nodes=2))
+    notes = p.plan(p.Cluster(name="x", gpu="H100:8", providers=("modal",))).notes
     assert any("H200" in note for note in notes) and any("queues" in note for note in notes)
     assert not any(
         "H200" in note
-        for note in p.plan(p.Cluster(name="x", gpu="H100!:8", providers=["modal"])).notes
+        for note in p.plan(p.Cluster(name="x", gpu="H100!:8", providers=("modal",))).notes
     )
 
 

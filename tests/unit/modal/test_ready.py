@@ -15,6 +15,7 @@ from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
 from providers.rehearsal.clouds import modal as standin
+from tests.present import present
 from tests.unit.modal.cloud import Cloud
 
 H100, H200, T4 = (
@@ -60,7 +61,8 @@ def bench(tmp_path, monkeypatch):
 
 class Bench:
     def __init__(self, cloud, folder) -> None:
-        self.cloud, self.folder, self.lines = cloud, folder, []
+        self.cloud, self.folder = cloud, folder
+        self.lines: list[str] = []
 
     def drivers(self, *cards) -> None:
         """What the driver shows in the first sandbox that is asked, in the second, and so on."""
@@ -125,7 +127,7 @@ def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench)
     record = bench.declared()
     assert (record.status, len(record.attempts), record.reasons) == ("running", 1, ())
     way = access.connection(bench.world, record)
-    line = way.line(record.machines[0])
+    line = present(way.line(record.machines[0]))
     assert line.shown == f"modal shell {record.handles[0].native_id}" and line.program[-1] == "run"
 
 

@@ -12,6 +12,7 @@ from providers.catalog.offers import load
 from providers.errors import SpecError, Unsupported
 from providers.model.spec import read_cluster
 from providers.planner import check
+from tests.present import present
 from tests.unit.modal.test_gpu import candidate, order
 
 L4_MICRO_USD = 819_941
@@ -46,7 +47,7 @@ def test_b17_a_region_multiplies_all_of_the_bill(region, times) -> None:
         found.offer.parts.endswith(f") x {times:g} for a chosen region")
         and "region" not in found.offer.left_out
     )
-    note, *_ = MANIFEST.pricing.notes(found, read_cluster("x", {"gpu": "L4"}).setup())
+    note, *_ = present(MANIFEST.pricing.notes)(found, read_cluster("x", {"gpu": "L4"}).setup())
     assert (
         f"x{times:g} for a region such as {region}" in note
         and regions.SOURCE in note

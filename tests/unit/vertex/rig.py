@@ -5,6 +5,7 @@ from providers.engine.setup import start
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
 from providers.model.spec import read_cluster
+from tests.present import present
 
 TOKEN = "0e7d2c1a-1111-4222-8333-444455556666"
 
@@ -43,6 +44,6 @@ def started(workload, nodes=1, gpu="L4:1", **options_of):
         {"kind": "job", "gpu": gpu, "nodes": nodes, "providers": ["vertex"], "workload": workload},
     )
     ask = spec.ask()
-    begun = start(ask, ask.entries[0], "L4", 1, "private", MANIFEST, options_of)
+    begun = present(start(ask, ask.entries[0], "L4", 1, "private", MANIFEST, options_of))
     assert begun.script == "" and not begun.watched
     return options.read(begun.section)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -204,7 +205,7 @@ def test_each_node_finds_rank_and_leader_in_cluster_spec(tmp_path, task, rank) -
     cluster = {"workerpool0": ["cmle-0:2222"], "workerpool1": ["cmle-1:2222", "cmle-2:2222"]}
     spec = {"cluster": cluster, "task": {"type": task[0], "index": task[1]}}
     env = {
-        "PATH": f"{Path(subprocess.sys.executable).parent}:/usr/bin:/bin",
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(tmp_path),
         "CLUSTER_SPEC": json.dumps(spec),
     }

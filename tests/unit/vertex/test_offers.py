@@ -8,6 +8,7 @@ from providers.catalog.offers import load
 from providers.engine import validate
 from providers.engine.market import planning
 from providers.model.spec import read_cluster
+from tests.present import present
 
 
 def plan(**fields):
@@ -40,7 +41,7 @@ def test_prices_are_estimates_on_demand_and_unknown_otherwise() -> None:
         if (o.region, o.machine_type, o.capacity) == (best.region, "a3-highgpu-8g", "on-demand")
     )
     assert (
-        round(machine.node_micro_usd * 1.15) == best.micro_usd
+        round(present(machine.node_micro_usd) * 1.15) == best.micro_usd
         and machine.price_as_of == best.price_as_of
     )
     assert (

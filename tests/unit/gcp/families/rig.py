@@ -2,10 +2,13 @@
 to order them.
 """
 
+from typing import Any
+
 import pytest
 
 from providers.adapters.gcp import machines
 from providers.model.offer import Candidate, Offer
+from tests.present import present
 from tests.unit.gcp.rig import Rig, order
 
 KINDS = ("on-demand", "spot", "flex-start", "reservation")
@@ -55,7 +58,7 @@ def candidate(machine_type, capacity="spot", zone=None, region=""):
 
 def nics(machine_type, zone):
     """The fabric of a machine type in a zone, as a user writes it."""
-    wanted = machines.family(machine_type).nics
+    wanted = present(machines.family(machine_type).nics)
     host = {
         "network": "host-#",
         "subnetwork": "host-#",
@@ -99,7 +102,7 @@ def fabric_of(rig, machine_type, zone):
     """Makes the networks that the fabric names; the section of options that names them."""
     region, wanted = zone.rsplit("-", 1)[0], machines.family(machine_type).nics
     root = "projects/rehearsal/global/networks"
-    for number in range(wanted.host):
+    for number in range(present(wanted).host):
         api(
             rig,
             lambda s: s.networks().insert(
@@ -112,13 +115,17 @@ def fabric_of(rig, machine_type, zone):
             "ipCidrRange": f"10.{number}.0.0/24",
         }
         api(rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body))
-    if wanted.rdma:
+    if present(wanted).rdma:
         profile = f"projects/rehearsal/global/networkProfiles/{zone}-vpc-roce" + (
-            "-metal" if wanted.host_type == "IDPF" else ""
+            "-metal" if present(wanted).host_type == "IDPF" else ""
         )
-        body = {"name": f"rdma-{zone}", "autoCreateSubnetworks": False, "networkProfile": profile}
+        body: dict[str, Any] = {
+            "name": f"rdma-{zone}",
+            "autoCreateSubnetworks": False,
+            "networkProfile": profile,
+        }
         api(rig, lambda s: s.networks().insert(project="rehearsal", body=body))
-        for number in range(wanted.rdma):
+        for number in range(present(wanted).rdma):
             body = {
                 "name": f"rdma-{number}",
                 "network": f"{root}/rdma-{zone}",

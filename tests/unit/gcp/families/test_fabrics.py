@@ -7,6 +7,7 @@ from providers.adapters.gcp.options import problems
 from providers.api import plan
 from providers.model.spec import Cluster, Gpu
 from providers.planner import render
+from tests.present import present
 from tests.unit.gcp.families.rig import FAMILIES, FUTURE, candidate, fabric_of, nics, seen
 
 
@@ -20,7 +21,7 @@ def test_a_named_fabric_is_compiled_for_its_zone(rig, machine_type) -> None:
     _, _, zone, ways, shape = FAMILIES[machine_type]
     ticket = rig.got(candidate(machine_type, ways[0]), options=fabric_of(rig, machine_type, zone))
     found = seen(rig, ticket)["networkInterfaces"]
-    wanted = machines.family(machine_type).nics
+    wanted = present(machines.family(machine_type).nics)
     assert shape == str(wanted) and wanted.host + wanted.rdma == len(found)
     assert ["GVNIC"] * wanted.host + ["MRDMA"] * wanted.rdma == [nic["nicType"] for nic in found]
     assert [True] + [False] * (len(found) - 1) == ["accessConfigs" in nic for nic in found]
@@ -44,8 +45,11 @@ def test_zones_with_unlike_fabrics_share_no_call() -> None:
         for zone in ("us-central1-b", "us-central1-c", "us-central1-f")
     ]
     section = {"fabric": {"us-central1-b": nics("a3-ultragpu-8g", "us-central1-b")}}
-    assert (MANIFEST.limits.together(run, {}), MANIFEST.limits.together(run, section)) == (3, 1)
-    assert MANIFEST.limits.together(run[1:], section) == 2
+    assert (
+        present(MANIFEST.limits.together)(run, {}),
+        present(MANIFEST.limits.together)(run, section),
+    ) == (3, 1)
+    assert present(MANIFEST.limits.together)(run[1:], section) == 2
     assert grouping.group(run) == 3
 
 
@@ -142,7 +146,7 @@ def test_a_fabric_that_fits_nothing_names_the_shapes() -> None:
 
 
 def spec(**rest):
-    return Cluster(name="train", gpu=Gpu("H200", count=8, spot="only"), providers=["gcp"], **rest)
+    return Cluster(name="train", gpu=Gpu("H200", count=8, spot="only"), providers=("gcp",), **rest)
 
 
 def test_the_row_says_single_nic_unless_a_fabric_is_named() -> None:
@@ -150,7 +154,7 @@ def test_the_row_says_single_nic_unless_a_fabric_is_named() -> None:
     assert "single NIC: options.gcp.fabric names no 2 gVNIC + 8 MRDMA for this zone" in " ".join(
         render.as_text(plan("H200:8", spot="only")).split()
     )
-    zone = plan(spec()).best.zone
+    zone = present(plan(spec()).best).zone
     named = plan(spec(options={"gcp": {"fabric": {zone: nics("a3-ultragpu-8g", zone)}}}))
     assert "2 gVNIC + 8 MRDMA on the networks named in options.gcp.fabric" in " ".join(
         render.as_text(named).split()

@@ -8,6 +8,7 @@ from providers.errors import NoCapacity, Unsupported
 from providers.model.machine import Setup
 from providers.model.spec import Cluster
 from providers.planner import render
+from tests.present import present
 from tests.unit.gcp.families.rig import FAMILIES, candidate, reserve, seen
 
 
@@ -16,7 +17,7 @@ def test_b35_the_preview_warns_that_local_ssd_data_goes() -> None:
     without local SSD, or without keep, it does not.
     """
     kept = plan(
-        Cluster(name="train", gpu="A100-80GB:8", providers=["gcp"], ttl="20h", on_ttl="keep")
+        Cluster(name="train", gpu="A100-80GB:8", providers=("gcp",), ttl="20h", on_ttl="keep")
     )
     assert "what is on local SSD is discarded then" in " ".join(render.as_text(kept).split())
     assert "what is on local SSD is discarded then" in render.as_markdown(kept)
@@ -24,22 +25,23 @@ def test_b35_the_preview_warns_that_local_ssd_data_goes() -> None:
     assert not any(
         "local SSD" in text
         for text in plan(
-            Cluster(name="train", gpu="A100-80GB:8", providers=["gcp"], ttl="20h")
+            Cluster(name="train", gpu="A100-80GB:8", providers=("gcp",), ttl="20h")
         ).notes
     )
     assert not any(
         "local SSD" in text
         for text in plan(
-            Cluster(name="train", gpu="A100:1", providers=["gcp"], ttl="20h", on_ttl="keep")
+            Cluster(name="train", gpu="A100:1", providers=("gcp",), ttl="20h", on_ttl="keep")
         ).notes
     )
     added = Setup(on_ttl="keep", options=(("gcp", {"local_ssd_count": 1}),))
     assert any(
-        "local SSD" in text for text in MANIFEST.pricing.notes(candidate("a2-highgpu-8g"), added)
+        "local SSD" in text
+        for text in present(MANIFEST.pricing.notes)(candidate("a2-highgpu-8g"), added)
     )
     assert any(
         "at preemption" in text
-        for text in MANIFEST.pricing.notes(candidate("a3-ultragpu-8g"), Setup())
+        for text in present(MANIFEST.pricing.notes)(candidate("a3-ultragpu-8g"), Setup())
     )
 
 
