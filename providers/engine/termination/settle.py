@@ -126,30 +126,17 @@ async def release(
         trouble: CloudError | None = None
         try:
             if not looked or gone.issuperset(targets):
-                # An empty owner would be everybody: then nothing but what was named is meant.
-                marked = (
-                    await world.call(adapter.name, adapter.find, owner, cluster, generation)
-                    if owner
-                    else ()
-                )
-                found = [node for node in marked if node.status != GONE]
+                found = await _labelled(world, adapter, owner, cluster, generation)
                 looked = True
-                for node in found:
-                    if node.handle not in keep:
-                        targets.setdefault(node.handle, -AGAIN_S)
-                        gone.discard(node.handle)
+                for handle in found:
+                    if handle not in keep:
+                        targets.setdefault(handle, -AGAIN_S)
+                        gone.discard(handle)
                 if gone.issuperset(targets):
                     return Remainder()
         except CloudError as error:
             trouble = error
-        for handle, asked in targets.items():
-            if handle in gone or world.clock.now() - asked < AGAIN_S:
-                continue
-            try:
-                await world.call(adapter.name, adapter.delete, handle)
-                targets[handle] = world.clock.now()
-            except CloudError as error:
-                trouble = error
+        trouble = await _delete_due(world, adapter, targets, gone) or trouble
         left = tuple(handle for handle in targets if handle not in gone)
         if left:
             try:
@@ -182,6 +169,36 @@ async def release(
             return Remainder.by(trouble, left)
         await pause(world, max(DELAYS_S[failures], getattr(trouble, "retry_after_s", 0.0)))
         failures += 1
+
+
+async def _labelled(
+    world: World, adapter: Cloud, owner: str, cluster: str, generation: str
+) -> list[Handle]:
+    """The machines with these labels that are not gone. An empty owner would be everybody: then
+    nothing but what was named is meant, so none.
+    """
+    if not owner:
+        return []
+    found = await world.call(adapter.name, adapter.find, owner, cluster, generation)
+    return [node.handle for node in found if node.status != GONE]
+
+
+async def _delete_due(
+    world: World, adapter: Cloud, targets: dict[Handle, float], gone: Collection[Handle]
+) -> CloudError | None:
+    """Asks for every deletion that was not asked for within `AGAIN_S`, and notes in `targets` when
+    one was accepted. Returns the last error.
+    """
+    trouble: CloudError | None = None
+    for handle, asked in targets.items():
+        if handle in gone or world.clock.now() - asked < AGAIN_S:
+            continue
+        try:
+            await world.call(adapter.name, adapter.delete, handle)
+            targets[handle] = world.clock.now()
+        except CloudError as error:
+            trouble = error
+    return trouble
 
 
 async def abandon(

@@ -87,6 +87,23 @@ def read(rows: Rows, region: str, spec: Json) -> Launch:
 
 def check(rows: Rows, region: str, spec: Json) -> None:
     """Refuses an image, group, placement group or interface that is not there or not possible."""
+    _check_image(region, spec)
+    _check_network(rows, region, spec)
+    name = (spec.get("Placement") or {}).get("GroupName")
+    if name and not rows.things(region, "placement-group", name):
+        raise Refusal(
+            400, "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
+        )
+    _check_interfaces(spec)
+    _check_disk(spec)
+    if spec.get("InstanceInitiatedShutdownBehavior") == "stop" and market(spec)[0] == "spot":
+        raise Refusal(
+            400, "InvalidParameterCombination", "Spot instances of a one-time request cannot stop"
+        )
+
+
+def _check_image(region: str, spec: Json) -> None:
+    """There, and of the machine type's architecture."""
     image = str(spec.get("ImageId") or "")
     if not image:
         raise Refusal(400, "MissingParameter", "The request must contain the parameter ImageId")
@@ -100,6 +117,10 @@ def check(rows: Rows, region: str, spec: Json) -> None:
             "InvalidParameterValue",
             f"The architecture '{needed}' of the image does not match '{kind}'",
         )
+
+
+def _check_network(rows: Rows, region: str, spec: Json) -> None:
+    """Groups and subnets: said in one place, and there."""
     interfaces = spec.get("NetworkInterfaces") or []
     if interfaces and (spec.get("SecurityGroupIds") or spec.get("SubnetId")):
         raise Refusal(
@@ -124,11 +145,11 @@ def check(rows: Rows, region: str, spec: Json) -> None:
             raise Refusal(
                 400, "InvalidSubnetID.NotFound", f"The subnet ID '{subnet}' does not exist"
             )
-    name = (spec.get("Placement") or {}).get("GroupName")
-    if name and not rows.things(region, "placement-group", name):
-        raise Refusal(
-            400, "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
-        )
+
+
+def _check_interfaces(spec: Json) -> None:
+    """As many, and of such kinds, as a machine of this type can have."""
+    kind, interfaces = spec.get("InstanceType"), spec.get("NetworkInterfaces") or []
     if len(interfaces) > 1 and any(item.get("AssociatePublicIpAddress") for item in interfaces):
         raise Refusal(
             400,
@@ -149,6 +170,10 @@ def check(rows: Rows, region: str, spec: Json) -> None:
         and any(item.get("InterfaceType") not in (None, "interface") for item in interfaces)
     ):
         raise Refusal(400, "InvalidParameterValue", "Unknown kind of interface")
+
+
+def _check_disk(spec: Json) -> None:
+    """No smaller than the image's snapshot."""
     size = next(
         (
             item["Ebs"].get("VolumeSize")
@@ -163,10 +188,6 @@ def check(rows: Rows, region: str, spec: Json) -> None:
             "InvalidBlockDeviceMapping",
             f"Volume of size {size}GB is smaller than snapshot, expect size >="
             f" {places.IMAGE_GIB}GB",
-        )
-    if spec.get("InstanceInitiatedShutdownBehavior") == "stop" and market(spec)[0] == "spot":
-        raise Refusal(
-            400, "InvalidParameterCombination", "Spot instances of a one-time request cannot stop"
         )
 
 

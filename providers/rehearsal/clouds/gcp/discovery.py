@@ -122,46 +122,69 @@ class Document:
             schema = self.content["schemas"][schema["$ref"]]
         kind = schema.get("type")
         if kind == "object":
-            if not isinstance(value, dict):
-                raise _wrong(path, "an object", value)
-            fields, rest = schema.get("properties", {}), schema.get("additionalProperties")
-            for key, item in value.items():
-                inner = fields.get(key, rest)
-                if inner is None:
-                    where = f" at '{path}'" if path else ""
-                    raise Refusal(
-                        400,
-                        "invalid",
-                        f'Invalid JSON payload received. Unknown name "{key}"{where}: Cannot find'
-                        " field.",
-                    )
-                if item is not None:
-                    self._check(inner, item, f"{path}.{key}" if path else key)
+            self._check_object(schema, value, path)
         elif kind == "array":
             if not isinstance(value, list):
                 raise _wrong(path, "a list", value)
             for index, item in enumerate(value):
                 self._check(schema["items"], item, f"{path}[{index}]")
-        elif kind == "string":
-            if not isinstance(value, str) and not (
-                schema.get("format") in {"int64", "uint64"}
-                and isinstance(value, int)
-                and not isinstance(value, bool)
-            ):
-                raise _wrong(path, "a string", value)
-            if schema.get("format") in {"int64", "uint64"} and not _WHOLE.fullmatch(str(value)):
-                raise _wrong(path, schema["format"], value)
-            if "enum" in schema and value not in schema["enum"]:
-                raise _wrong(path, f"one of {', '.join(schema['enum'])}", value)
-        elif kind == "integer":
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise _wrong(path, schema.get("format", "integer"), value)
-        elif kind == "number":
-            if not isinstance(value, (int, float)) or isinstance(value, bool):
-                raise _wrong(path, "a number", value)
-        elif kind == "boolean" and not isinstance(value, bool):
-            raise _wrong(path, "a boolean", value)
+        elif kind in _SCALARS:
+            _SCALARS[kind](schema, value, path)
 
+    def _check_object(self, schema: Json, value: Any, path: str) -> None:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        fields, rest = schema.get("properties", {}), schema.get("additionalProperties")
+        for key, item in value.items():
+            inner = fields.get(key, rest)
+            if inner is None:
+                where = f" at '{path}'" if path else ""
+                raise Refusal(
+                    400,
+                    "invalid",
+                    f'Invalid JSON payload received. Unknown name "{key}"{where}: Cannot find'
+                    " field.",
+                )
+            if item is not None:
+                self._check(inner, item, f"{path}.{key}" if path else key)
+
+
+def _check_string(schema: Json, value: object, path: str) -> None:
+    whole = schema.get("format") in {"int64", "uint64"}
+    if not isinstance(value, str) and not (whole and _is_whole(value)):
+        raise _wrong(path, "a string", value)
+    if whole and not _WHOLE.fullmatch(str(value)):
+        raise _wrong(path, schema["format"], value)
+    if "enum" in schema and value not in schema["enum"]:
+        raise _wrong(path, f"one of {', '.join(schema['enum'])}", value)
+
+
+def _check_integer(schema: Json, value: object, path: str) -> None:
+    if not _is_whole(value):
+        raise _wrong(path, schema.get("format", "integer"), value)
+
+
+def _check_number(_schema: Json, value: object, path: str) -> None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise _wrong(path, "a number", value)
+
+
+def _check_boolean(_schema: Json, value: object, path: str) -> None:
+    if not isinstance(value, bool):
+        raise _wrong(path, "a boolean", value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_SCALARS = {
+    "string": _check_string,
+    "integer": _check_integer,
+    "number": _check_number,
+    "boolean": _check_boolean,
+}
+"""What checks a value, by its schema's type."""
 
 COMPUTE = Document(Path(__file__).parent / "discovery.json", "/compute/v1/")
 

@@ -70,25 +70,59 @@ def check_scheduling(
             " to TERMINATE.",
         )
     if model in {"SPOT", "FLEX_START"}:
-        if given.get("automaticRestart"):
-            raise invalid(
-                f"{field}.scheduling.automaticRestart",
-                "true",
-                f"Automatic restart must be off for provisioning model {model}.",
-            )
-        if maintenance != "TERMINATE":
-            raise invalid(
-                f"{field}.scheduling.onHostMaintenance",
-                maintenance,
-                f"Must be TERMINATE for provisioning model {model}.",
-            )
-        if specific:
-            raise invalid(
-                f"{field}.reservationAffinity",
-                "SPECIFIC_RESERVATION",
-                f"Provisioning model {model} does not use reservations.",
-            )
+        _check_interruptible(given, model, maintenance, field, specific=specific)
     action = given.get("instanceTerminationAction")
+    _check_action(action, model, run_s, field)
+    if model == "FLEX_START":
+        _check_flex_start(machine, run_s, affinity, field)
+    if model == "RESERVATION_BOUND" and not specific:
+        raise invalid(
+            f"{field}.reservationAffinity", "", "RESERVATION_BOUND needs SPECIFIC_RESERVATION."
+        )
+    _check_sold(machine, model, specific=specific)
+    ssd = machine.bundled_ssd_gib or any(
+        disk.get("type") == "SCRATCH" for disk in spec.get("disks") or []
+    )
+    if (
+        (run_s or model == "RESERVATION_BOUND")
+        and action == "STOP"
+        and ssd
+        and not (given.get("onInstanceStopAction") or {}).get("discardLocalSsd")
+    ):
+        raise Refusal(
+            400,
+            "badRequest",
+            "A machine with local SSD that is stopped at the end of its run needs"
+            " onInstanceStopAction.discardLocalSsd.",
+        )
+
+
+def _check_interruptible(
+    given: Json, model: str, maintenance: str, field: str, *, specific: bool
+) -> None:
+    """A machine that the cloud may take back neither restarts, nor moves, nor is reserved."""
+    if given.get("automaticRestart"):
+        raise invalid(
+            f"{field}.scheduling.automaticRestart",
+            "true",
+            f"Automatic restart must be off for provisioning model {model}.",
+        )
+    if maintenance != "TERMINATE":
+        raise invalid(
+            f"{field}.scheduling.onHostMaintenance",
+            maintenance,
+            f"Must be TERMINATE for provisioning model {model}.",
+        )
+    if specific:
+        raise invalid(
+            f"{field}.reservationAffinity",
+            "SPECIFIC_RESERVATION",
+            f"Provisioning model {model} does not use reservations.",
+        )
+
+
+def _check_action(action: str | None, model: str, run_s: float, field: str) -> None:
+    """What happens at the end of the run is said where it has one, and nowhere else."""
     if model == "RESERVATION_BOUND" and not action:
         raise invalid(
             f"{field}.scheduling.instanceTerminationAction",
@@ -109,29 +143,32 @@ def check_scheduling(
             "",
             "Must be specified when the run time is limited.",
         )
-    if model == "FLEX_START":
-        if not FLEX_RUN_S[0] <= run_s <= FLEX_RUN_S[1]:
-            raise invalid(
-                f"{field}.scheduling.maxRunDuration",
-                f"{run_s:g}s",
-                "FLEX_START needs a run duration between 10 minutes and 7 days.",
-            )
-        if affinity.get("consumeReservationType") != "NO_RESERVATION":
-            raise invalid(
-                f"{field}.reservationAffinity.consumeReservationType",
-                affinity.get("consumeReservationType"),
-                "FLEX_START needs NO_RESERVATION.",
-            )
-        if not machine.accelerator:
-            raise Refusal(
-                400,
-                "badRequest",
-                f"[{machine.name}, FLEX_START] features are not compatible for creating instance.",
-            )
-    if model == "RESERVATION_BOUND" and not specific:
+
+
+def _check_flex_start(machine: MachineType, run_s: float, affinity: Json, field: str) -> None:
+    """A run of limited length, outside reservations, of a machine with GPUs."""
+    if not FLEX_RUN_S[0] <= run_s <= FLEX_RUN_S[1]:
         raise invalid(
-            f"{field}.reservationAffinity", "", "RESERVATION_BOUND needs SPECIFIC_RESERVATION."
+            f"{field}.scheduling.maxRunDuration",
+            f"{run_s:g}s",
+            "FLEX_START needs a run duration between 10 minutes and 7 days.",
         )
+    if affinity.get("consumeReservationType") != "NO_RESERVATION":
+        raise invalid(
+            f"{field}.reservationAffinity.consumeReservationType",
+            affinity.get("consumeReservationType"),
+            "FLEX_START needs NO_RESERVATION.",
+        )
+    if not machine.accelerator:
+        raise Refusal(
+            400,
+            "badRequest",
+            f"[{machine.name}, FLEX_START] features are not compatible for creating instance.",
+        )
+
+
+def _check_sold(machine: MachineType, model: str, *, specific: bool) -> None:
+    """Not every machine type is sold by every provisioning model."""
     kind = (
         "reservation"
         if specific
@@ -143,21 +180,6 @@ def check_scheduling(
             "badRequest",
             f"[{machine.name}, {model}] features are not compatible for creating instance: it is"
             f" not sold as {kind}.",
-        )
-    ssd = machine.bundled_ssd_gib or any(
-        disk.get("type") == "SCRATCH" for disk in spec.get("disks") or []
-    )
-    if (
-        (run_s or model == "RESERVATION_BOUND")
-        and action == "STOP"
-        and ssd
-        and not (given.get("onInstanceStopAction") or {}).get("discardLocalSsd")
-    ):
-        raise Refusal(
-            400,
-            "badRequest",
-            "A machine with local SSD that is stopped at the end of its run needs"
-            " onInstanceStopAction.discardLocalSsd.",
         )
 
 
