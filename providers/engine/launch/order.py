@@ -6,7 +6,7 @@ that nothing was made. It decides nothing about other places: that is the walk's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.taken_over import of_another, theirs
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
 
     from providers.adapters.guard import Cloud
     from providers.engine.journal.orders import OrderRow
+    from providers.engine.runtime.deadlines import T
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
     from providers.model.offer import Candidate
     from providers.remote.probe import Probe
-
-T = TypeVar("T")
 
 
 class Delivered(NamedTuple):

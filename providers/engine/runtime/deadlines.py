@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 T = TypeVar("T")
+"""What a call, or work that makes calls, answers with."""
 
 LOOK_LIMIT_S = 15.0
 """Real seconds that a look has for all the clouds it asks."""

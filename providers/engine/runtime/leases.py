@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from providers.engine.messages import trimmed
 from providers.engine.runtime.tasks import StopSignal, pause
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from providers.engine.runtime.world import World
 
-T = TypeVar("T")
 
 BUY_PATIENCE_S, CLEAN_PATIENCE_S = 20.0, 180.0
 """How long to wait for another process that holds the cluster: one that was just abandoned cleans

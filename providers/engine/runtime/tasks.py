@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from providers.engine.messages import trimmed
 from providers.engine.runtime.deadlines import left_s
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from providers.engine.journal.shared_lease import SharedLease
+    from providers.engine.runtime.deadlines import T
     from providers.engine.runtime.world import World
 
 
-T = TypeVar("T")
 DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Pauses between tries of one thing, so seven tries over about a minute."""
 POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.5, 5.0, 1.5

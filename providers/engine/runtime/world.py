@@ -10,7 +10,7 @@ import threading
 import time
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from providers.engine.runtime import deadlines
 from providers.errors import (
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from providers.engine.journal.shared_lease import SharedLeases
     from providers.engine.record import Account
     from providers.engine.runtime.clock import Clock
+    from providers.engine.runtime.deadlines import T
     from providers.model.worlds import RehearsedCloud
 
-T = TypeVar("T")
 
 CALLS_AT_ONCE = 16
 CALL_LIMIT_S = 120.0

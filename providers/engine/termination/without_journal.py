@@ -8,7 +8,7 @@ as it can be read.
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from providers.engine.journal.database import JournalBroken, prepare
 from providers.engine.journal.journal import Journal
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
+    from providers.engine.runtime.deadlines import T
     from providers.engine.runtime.world import World
 
-T = TypeVar("T")
 
 _WAIT_S = 1.0
 """Real seconds to wait for a lock on a journal that is only copied."""
