@@ -107,7 +107,7 @@ class OffersByAsk(Protocol):
 
     def offers_for(self, ask: Ask) -> Sequence[Offer]:
         """As `offers`; what does not fit is restricted, with the reason. A section that cannot be
-        read is left to `Manifest.options`.
+        read is left to `Manifest.check_options`.
         """
 
 
@@ -299,7 +299,7 @@ class Pricing(NamedTuple):
     """
     priced: Callable[[Offer, Mapping[str, object], str], Offer] | None = None
     """The offer at what the spec's section of options makes it cost, for this kind of cluster.
-    Cheap; of a section that `Manifest.options` found nothing wrong with.
+    Cheap; of a section that `Manifest.check_options` found nothing wrong with.
     """
     in_regions: Callable[[Sequence[Offer], Sequence[str]], Sequence[Offer]] | None = None
     """The provider's offers in the requested regions, where it sells without one and takes one on
@@ -323,7 +323,7 @@ class Limits(NamedTuple):
     """
     fits: Callable[[str, Mapping[str, object], Setup], Sequence[Problem]] | None = None
     """What of the section is missing or out of place for a cluster of this kind (machine, job,
-    service); of a section that `Manifest.options` found nothing wrong with.
+    service); of a section that `Manifest.check_options` found nothing wrong with.
     """
     unreachable: Callable[[Placement, Setup], str] | None = None
     """Why the cluster's own key cannot log in from here to a machine of this placement; empty where
@@ -420,20 +420,20 @@ class Manifest(NamedTuple):
     when live credentials are missing. In a rehearsal a provider that has a server there is given it
     as a third argument, a RehearsedCloud.
 
-    `options` checks the provider's section of a spec: every problem, each with a path relative to
-    the section. The rest is what a provider has beyond that, grouped by question.
+    `check_options` checks the provider's section of a spec: every problem, each with a path
+    relative to the section. The rest is what a provider has beyond that, grouped by question.
     """
 
     name: str
     capabilities: Capabilities
     connect: Callable[..., Adapter]
-    options: Callable[[Mapping[str, object]], Sequence[Problem]]
+    check_options: Callable[[Mapping[str, object]], Sequence[Problem]]
     credentials: Credentials = Credentials()
     pricing: Pricing = Pricing()
     limits: Limits = Limits()
     console: Console = Console()
     programs: Programs = Programs()
-    network: Callable[[NetworkRequest], Mapping[str, Any]] | None = None
+    declare_network: Callable[[NetworkRequest], Mapping[str, Any]] | None = None
     """Declares a network of one cluster's own as Pulumi resources (`network: managed`), and answers
     with what the cluster needs of it, as `Setup.network` holds it.
     """

@@ -44,7 +44,9 @@ def capabilities() -> Mapping[str, Capabilities]:
 
 def networked() -> tuple[str, ...]:
     """The providers that can make a managed network."""
-    return tuple(name for name, manifest in manifests().items() if manifest.network is not None)
+    return tuple(
+        name for name, manifest in manifests().items() if manifest.declare_network is not None
+    )
 
 
 def problems() -> tuple[str, ...]:

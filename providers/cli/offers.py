@@ -95,7 +95,7 @@ def _where(text: str, providers: Sequence[str]) -> dict[str, dict[str, str]]:
     for name, section in settings.items():
         problems.extend(
             Problem(f"--where {problem.path}", *problem[1:])
-            for problem in manifests()[name].options(section)
+            for problem in manifests()[name].check_options(section)
         )
     if problems:
         raise SpecError(problems)

@@ -149,7 +149,7 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
             continue
         found.extend(
             problem._replace(path=f"options.{provider}.{problem.path}".removesuffix("."))
-            for problem in manifest.options(section)
+            for problem in manifest.check_options(section)
         )
         found.extend(
             Problem(
@@ -226,7 +226,7 @@ def _network(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
                 "list them, as in [us-central1]",
             )
         )
-    able = [name for name, manifest in manifests.items() if manifest.network is not None]
+    able = [name for name, manifest in manifests.items() if manifest.declare_network is not None]
     if spec.providers is not None and not set(able) & set(spec.providers):
         found.append(
             Problem(

@@ -58,7 +58,7 @@ class ManagedNetwork(pulumi.ComponentResource):
         ):
             raise pulumi.RunError(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
         super().__init__("gpus:index:ManagedNetwork", f"{name}-network", {}, opts)
-        declared = registry.manifests()[provider].network
+        declared = registry.manifests()[provider].declare_network
         public = spec.get("expose") in ("public", "token")
         request = NetworkRequest(
             name=name,

@@ -62,7 +62,7 @@ class Market:
                 not_configured=not_configured,
             )
 
-        manifest = Manifest("clore", CAPABILITIES, connect, MANIFEST.options)
+        manifest = Manifest("clore", CAPABILITIES, connect, MANIFEST.check_options)
         found = open_world(
             name,
             {},

@@ -112,6 +112,17 @@ def test_a_method_of_an_adapter_is_reached_by_its_name() -> None:
                 assert not SEAM & words, f"{path.relative_to(ROOT)}:{node.lineno}"
 
 
+def test_a_package_defines_nothing_by_the_name_of_its_module():
+    """`from package import name` gives one thing, whatever was imported before it."""
+    for path in sorted(ROOT.rglob("__init__.py")):
+        inside = {each.stem for each in path.parent.iterdir() if each.suffix == ".py"}
+        inside |= {each.parent.name for each in path.parent.glob("*/__init__.py")}
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        both = {node.name for node in body if isinstance(node, kinds)} & inside
+        assert not both, f"{path.relative_to(ROOT)}: {both}"
+
+
 def loaded(code):
     """The top-level modules that a fresh interpreter has after running this."""
     script = (

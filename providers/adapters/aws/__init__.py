@@ -80,14 +80,14 @@ def connect(
     return opened(world, config, rehearsed)
 
 
-def options(section: Mapping[str, object]) -> Sequence[Problem]:
+def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     """Every problem of a spec's `options.aws`, with paths relative to it. Pure."""
     from providers.adapters.aws.options import problems
 
     return problems(section)
 
 
-def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """What a reader of the plan should know about a candidate beyond its price. Pure."""
     from providers.adapters.aws.compile import plan_notes
 
@@ -153,7 +153,7 @@ def shut(setup: Setup) -> str:
     )
 
 
-def host(machine_type: str, section: Mapping[str, object]) -> Host | None:
+def host_of(machine_type: str, section: Mapping[str, object]) -> Host | None:
     """See `providers.adapters.aws.host`."""
     from providers.adapters.aws.host import host as known
 
@@ -164,7 +164,7 @@ MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
     connect=connect,
-    options=options,
+    check_options=check_options,
     credentials=Credentials(
         environment=(
             "AWS_PROFILE",
@@ -176,7 +176,7 @@ MANIFEST = Manifest(
         pulumi_keys=frozenset({"region", "zone", "profiles"}),
         reference=reference,
     ),
-    pricing=Pricing(notes=notes),
-    limits=Limits(fits=fits, unreachable=unreachable, shut=shut, host=host, closed=closed),
+    pricing=Pricing(notes=notes_for),
+    limits=Limits(fits=fits, unreachable=unreachable, shut=shut, host=host_of, closed=closed),
     programs=Programs(ends_itself="shutdown -h now"),
 )

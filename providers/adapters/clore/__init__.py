@@ -55,7 +55,7 @@ def connect(
     return opened(world, config, rehearsed)
 
 
-def options(section: Mapping[str, object]) -> Sequence[Problem]:
+def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     """Every problem of a spec's `options.clore`, with paths relative to it. Pure."""
     from providers.adapters.clore.options import problems
 
@@ -115,7 +115,7 @@ def reference(text: str) -> str:
     )
 
 
-def host(_machine_type: str, section: Mapping[str, object]) -> Host:
+def host_of(_machine_type: str, section: Mapping[str, object]) -> Host:
     """Its disk is the server's own, which the market lists and its price holds. An image comes at
     the least speed that the filter asks for.
     """
@@ -158,8 +158,8 @@ MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
     connect=connect,
-    options=options,
+    check_options=check_options,
     credentials=Credentials(environment=("CLORE_API_KEY",), settings=SETTINGS, reference=reference),
-    limits=Limits(unreachable=unreachable, fits=fits, host=host),
+    limits=Limits(unreachable=unreachable, fits=fits, host=host_of),
     programs=Programs(runs=runs, options=("command",)),
 )

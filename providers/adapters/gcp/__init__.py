@@ -83,14 +83,14 @@ def connect(
     return opened(world, config, rehearsed)
 
 
-def options(section: Mapping[str, object]) -> Sequence[Problem]:
+def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     """Every problem of a spec's `options.gcp`, with paths relative to it. Pure."""
     from providers.adapters.gcp.options import problems
 
     return problems(section)
 
 
-def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """See `providers.adapters.gcp.notes`."""
     from providers.adapters.gcp.notes import notes as told
 
@@ -161,7 +161,7 @@ def shut(setup: Setup) -> str:
     return "" if setup.network else "network: managed, which declares the firewall"
 
 
-def host(machine_type: str, section: Mapping[str, object]) -> Host | None:
+def host_of(machine_type: str, section: Mapping[str, object]) -> Host | None:
     """See `providers.adapters.gcp.host`."""
     from providers.adapters.gcp.host import host as known
 
@@ -179,7 +179,7 @@ def ssh(node: Node, setup: Setup, behind: bool) -> str:
     return f"gcloud compute ssh {name} --zone {zone} --project {project}{through}"
 
 
-def network(request: NetworkRequest) -> Mapping[str, Any]:
+def declare_network(request: NetworkRequest) -> Mapping[str, Any]:
     """See `providers.adapters.gcp.network`."""
     from providers.adapters.gcp.network import declare
 
@@ -190,7 +190,7 @@ MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
     connect=connect,
-    options=options,
+    check_options=check_options,
     credentials=Credentials(
         settings=("project",),
         from_environment=(("project", "GOOGLE_CLOUD_PROJECT"),),
@@ -198,10 +198,10 @@ MANIFEST = Manifest(
         environment=("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
         reference=reference,
     ),
-    pricing=Pricing(notes=notes),
-    limits=Limits(together=together, fits=fits, unreachable=unreachable, shut=shut, host=host),
+    pricing=Pricing(notes=notes_for),
+    limits=Limits(together=together, fits=fits, unreachable=unreachable, shut=shut, host=host_of),
     console=Console(ssh=ssh),
-    network=network,
+    declare_network=declare_network,
     programs=Programs(ends_itself="shutdown -h now", options=("container",)),
 )
 

@@ -114,7 +114,7 @@ def runs(
     return options.running(program, script, kind, section)
 
 
-def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its
     idle floor and its busy hour.
     """
@@ -195,7 +195,7 @@ def _exec(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     )
 
 
-def host(_machine_type: str, _section: Mapping[str, object]) -> Host:
+def host_of(_machine_type: str, _section: Mapping[str, object]) -> Host:
     """A container's own disk: its size is not asked for here, and its price holds it (modal.com,
     "Disk quota", as remembered 2026-11).
     """
@@ -235,8 +235,8 @@ MANIFEST = Manifest(
         settings=("environment", "app", "profile"),
         reference=reference,
     ),
-    pricing=Pricing(notes=notes, priced=priced, in_regions=in_regions),
-    limits=Limits(fits=fits, upgrade=upgrade, host=host, lasts_s=lasts_s),
+    pricing=Pricing(notes=notes_for, priced=priced, in_regions=in_regions),
+    limits=Limits(fits=fits, upgrade=upgrade, host=host_of, lasts_s=lasts_s),
     console=Console(proxy=PROXY, program=program, shell=shell, port=port),
     programs=Programs(runs=runs, options=("command",)),
 )

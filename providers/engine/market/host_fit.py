@@ -56,7 +56,8 @@ def hosting(
             return None
         section = ask.options.get(provider)
         known = manifest.limits.host(
-            machine_type, section if section is not None and not manifest.options(section) else {}
+            machine_type,
+            section if section is not None and not manifest.check_options(section) else {},
         )
         return (
             None
@@ -120,7 +121,7 @@ def asked(ask: Ask, manifest: Manifest | None) -> Ask:
 
     section = ask.options.get(manifest.name)
     known = manifest.limits.host(
-        "", section if section is not None and not manifest.options(section) else {}
+        "", section if section is not None and not manifest.check_options(section) else {}
     )
     if known is None:
         return ask

@@ -30,7 +30,7 @@ def at_option_prices(
             manifest.pricing.priced is not None
             and changes
             and ask.kind in manifest.capabilities.kinds
-            and not manifest.options(section)
+            and not manifest.check_options(section)
         ):
             column = base.column("provider")
             found[name] = [

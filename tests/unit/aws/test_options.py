@@ -76,7 +76,7 @@ def test_options_are_checked_whole(section, paths) -> None:
     assert all(
         problem.path != "security_groups" or "security_group" in problem.wanted for problem in found
     )
-    assert list(MANIFEST.options(section)) == found
+    assert list(MANIFEST.check_options(section)) == found
 
 
 def test_options_are_typed() -> None:

@@ -247,4 +247,4 @@ def test_each_node_finds_rank_and_leader_in_cluster_spec(tmp_path, task, rank) -
 )
 def test_wrong_options_are_named(section, path) -> None:
     """One problem each, with its path."""
-    assert [path] == [problem.path for problem in MANIFEST.options(section)]
+    assert [path] == [problem.path for problem in MANIFEST.check_options(section)]

@@ -65,7 +65,7 @@ def connect(
     return opened(world, config, rehearsed)
 
 
-def options(section: Mapping[str, object]) -> Sequence[Problem]:
+def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     """Every problem of a spec's `options.vertex`, with paths relative to it. Pure."""
     from providers.adapters.gcp.vertex.options import problems
 
@@ -90,7 +90,7 @@ def runs(
     return running(program, script, section)
 
 
-def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
+def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """What the price is, and that nobody logs into a job. Pure."""
     del setup
     lines = (
@@ -111,7 +111,7 @@ def derived(ask: Ask, offers: Iterable[Offer]) -> Sequence[Offer]:
     return sold(ask, offers)
 
 
-def host(_machine_type: str, section: Mapping[str, object]) -> Host:
+def host_of(_machine_type: str, section: Mapping[str, object]) -> Host:
     """See `providers.adapters.gcp.vertex.options`."""
     from providers.adapters.gcp.vertex.options import host as known
 
@@ -122,11 +122,11 @@ MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
     connect=connect,
-    options=options,
+    check_options=check_options,
     credentials=Credentials(
         environment=("GPUS_VERTEX_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"), settings=("project",)
     ),
-    pricing=Pricing(notes=notes, derived=("gcp", derived)),
-    limits=Limits(fits=fits, host=host),
+    pricing=Pricing(notes=notes_for, derived=("gcp", derived)),
+    limits=Limits(fits=fits, host=host_of),
     programs=Programs(runs=runs),
 )
