@@ -382,7 +382,8 @@ def activation() -> None:
     """What `. .venv/bin/activate` sets beyond Python's own."""
     script = BIN / "activate"
     text = re.sub(rf"\n{BEGIN}.*?{END}\n", "", script.read_text(), flags=re.DOTALL)
-    wanted = f"{text}\n{BEGIN}\nGPUS_PROJECT={shlex.quote(str(REPOSITORY))}\n{ACTIVATION.read_text()}{END}\n"
+    project = f"GPUS_PROJECT={shlex.quote(str(REPOSITORY))}"
+    wanted = f"{text}\n{BEGIN}\n{project}\n{ACTIVATION.read_text()}{END}\n"
     if script.read_text() != wanted:
         script.write_text(wanted)
 

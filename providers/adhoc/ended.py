@@ -39,8 +39,8 @@ def log(one: Declared, number: int) -> str:
         return text
     if not 0 <= number < one.record.nodes:
         raise GpusError(
-            f"{one.record.cluster}: wanted the number of one of its {one.record.nodes} machines, from"
-            f" 0, found {number}"
+            f"{one.record.cluster}: wanted the number of one of its {one.record.nodes} machines,"
+            f" from 0, found {number}"
         )
     if one.record.kind == "job":
         raise GpusError(
@@ -58,8 +58,8 @@ def refuse(one: Declared, wanted: str) -> NoReturn:
         instead.append(f"`gpus logs {one.record.cluster}` shows the end of what it wrote")
     if found is not None:
         instead.append(
-            f"`gpus cp {one.record.cluster}:{PurePosixPath(found[0]).name} .` brings what it saved in"
-            f" {found[1]}"
+            f"`gpus cp {one.record.cluster}:{PurePosixPath(found[0]).name} .`"
+            f" brings what it saved in {found[1]}"
         )
     if one.record.kind != "job":
         instead.append(one.again())

@@ -47,9 +47,9 @@ class AsyncMachine:
     """What was provisioned. Methods take `node`, the number of the machine, where a cluster has
     several.
 
-    `record` is the full record: place, price, attempts. `process` is the id of the process that uses
-    it, None if nobody does. `stack` is the one that declares it, empty for what is ad hoc; `barred`
-    says why it cannot be logged into from here.
+    `record` is the full record: place, price, attempts. `process` is the id of the process that
+    uses it, None if nobody does. `stack` is the one that declares it, empty for what is ad hoc;
+    `barred` says why it cannot be logged into from here.
     """
 
     def __init__(
@@ -383,7 +383,9 @@ class AsyncMachine:
 
 
 def described(machine: AsyncMachine) -> str:
-    """`bench: gcp us-central1-a H100:1 spot $3.10/h, ends by itself ...`: what was had, in a line."""
+    """What was launched, in a line:
+    `bench: gcp us-central1-a H100:1 spot $3.10/h, ends by itself ...`.
+    """
     record = machine.record
     nodes = f"{record.nodes} x " if record.nodes > 1 else ""
     label = f" [{LABEL}: no GPU, no cost]" if isinstance(machine._probe, StandInProbe) else ""  # noqa: SLF001 - the same module
@@ -401,7 +403,9 @@ async def _answers(port: int) -> bool:
 
 
 def _free(*wanted: int) -> int:
-    """The first of these ports that is free on 127.0.0.1; 0 is any. Raises GpusError when none is."""
+    """The first of these ports that is free on 127.0.0.1; 0 is any.
+    Raises GpusError when none is.
+    """
     for port in wanted:
         with socket.socket() as probe:
             try:

@@ -63,7 +63,9 @@ class Declared(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Ended, well or not: nothing of it costs money by the hour any more, unless it `runs_on`."""
+        """Ended, well or not: nothing of it costs money by the hour any more,
+        unless it `runs_on`.
+        """
         return bool(self.concluded[0])
 
     def per_hour(self) -> int | None:
@@ -445,7 +447,7 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
             f"ended with {code}",
         )
         raise GpusError(
-            f"{machine.name}: wanted the log of its start, found none: {record.provider} keeps none,"
-            f" and on the machine: {why[:160]}"
+            f"{machine.name}: wanted the log of its start, found none:"
+            f" {record.provider} keeps none, and on the machine: {why[:160]}"
         )
     return output

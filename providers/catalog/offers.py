@@ -3,9 +3,9 @@ model and the offer table.
 
 One line of a provider's file is a machine at a place, with what it costs on demand and as spot;
 `machines.csv` says what the machine is and which kinds of capacity are sold; `sources.csv` names
-and dates the prices. A provider of `machines.csv` has one file of its name. The files are made by `providers.catalog.generate` and hold no comma and no
-quote, so that a split reads them. Columns are filled machine by machine, not offer by offer: that
-is what keeps a cold load short.
+and dates the prices. A provider of `machines.csv` has one file of its name. The files are made by
+`providers.catalog.generate` and hold no comma and no quote, so that a split reads them. Columns are
+filled machine by machine, not offer by offer: that is what keeps a cold load short.
 """
 
 from __future__ import annotations

@@ -105,7 +105,9 @@ class Made(NamedTuple):
         return made.id
 
     def add(self, machine: MachineType, place: Place) -> None:
-        """One place of a machine. Raises ValueError if the machine was described otherwise before."""
+        """One place of a machine. Raises ValueError if the machine was described
+        otherwise before.
+        """
         known = self.machines.setdefault((machine.provider, machine.key), machine)
         if known != machine:
             raise ValueError(

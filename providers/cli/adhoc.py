@@ -356,7 +356,9 @@ def _one(name: str, options: argparse.Namespace) -> Machine:
 
 
 def _over(name: str, options: argparse.Namespace) -> stack_clusters.Declared | None:
-    """The declared job of that name that is over and has no machines any more; None for all else."""
+    """The declared job of that name that is over and has no machines any more;
+    None for all else.
+    """
     return (
         None
         if not options.stack and provision.bought(name, options.world)

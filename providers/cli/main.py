@@ -160,7 +160,9 @@ def _sweep_parser(commands: Any) -> None:
     sweep = commands.add_parser(
         "sweep",
         help="resources labelled as ours that no stack claims",
-        description="Lists them with age and price, asks, and deletes them; each deletion is confirmed.",
+        description=(
+            "Lists them with age and price, asks, and deletes them; each deletion is confirmed."
+        ),
     )
     sweep.add_argument("-s", "--stack", help="with the world and settings of this stack")
     add_world(sweep)

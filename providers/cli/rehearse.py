@@ -136,7 +136,8 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "preempt",
         _preempt,
-        "take machines back now that may be taken back: Spot ones, and containers that a cloud moves",
+        "take machines back now that may be taken back: Spot ones,"
+        " and containers that a cloud moves",
         name="a machine's name, or all",
     )
     command(

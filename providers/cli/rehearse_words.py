@@ -107,7 +107,9 @@ def seconds(path: str, text: str, longest_s: float) -> float:
 
 
 def setting(provider: str, key: str, text: str) -> object:
-    """A setting's value: a number where it is one. Raises SpecError for what no stand-in could do."""
+    """A setting's value: a number where it is one.
+    Raises SpecError for what no stand-in could do.
+    """
     number = float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
     statuses: tuple[str, ...] = getattr(console(provider), "STATUSES", ())
     if (

@@ -1,4 +1,6 @@
-"""How a sizing looks: as text of at most 96 columns, and as JSON. Owns the words; computes nothing."""
+"""How a sizing looks: as text of at most 96 columns, and as JSON.
+Owns the words; computes nothing.
+"""
 
 from __future__ import annotations
 

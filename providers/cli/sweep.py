@@ -119,7 +119,9 @@ def _asked(unclaimed: Sequence[SweptMachine]) -> bool:
 
 
 def _adhoc_owner() -> str:
-    """The owner id of this user's ad hoc clusters; empty where there were none. Looking makes none."""
+    """The owner id of this user's ad hoc clusters; empty where there were none.
+    Looking makes none.
+    """
     from providers.adhoc import access
     from providers.home import home
 

@@ -1,4 +1,6 @@
-"""A cluster's own key pair and token, in a folder of this machine. Owns its layout; asks no cloud."""
+"""A cluster's own key pair and token, in a folder of this machine.
+Owns its layout; asks no cloud.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The verbs of one cluster: create, read, update, reclaim, delete; and of a stack's ownership: settle,
-leave, strays, import.
+"""The verbs of one cluster: create, read, update, reclaim, delete; and of a stack's ownership:
+settle, leave, strays, import.
 
 Owns what each of them promises. How they keep it: `launch` buys, `reconcile` decides what an
 observation means and what follows (`reconcile.steps` is the table), `termination` releases.
@@ -135,8 +135,8 @@ async def read(
 
 
 async def update(world: World, record: ClusterRecord, spec: ClusterSpec) -> ClusterRecord:
-    """Converges a cluster to its declaration under the same id: edits in place what can be, waits on,
-    settles, repairs, or places anew.
+    """Converges a cluster to its declaration under the same id: edits in place what can be, waits
+    on, settles, repairs, or places anew.
 
     What ended by its own limit stays ended. Returns with `reasons` while something is still to be
     done. Raises as `create` does.

@@ -98,7 +98,9 @@ def loads(text: str | bytes) -> Any:
 
 
 def too_deep(value: object, most: int) -> bool:
-    """Whether lists and mappings stand inside each other more than `most` times. Without recursion."""
+    """Whether lists and mappings stand inside each other more than `most` times.
+    Without recursion.
+    """
     level = [value]
     for _ in range(most + 1):
         level = [

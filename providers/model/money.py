@@ -17,7 +17,9 @@ _AMOUNT = foreign.Bounds(-1e12, 1e12)
 
 
 def micro_usd(dollars: str | float | Decimal) -> int:
-    """Whole micro-dollars. Raises ValueError for what is no number, and for more than anybody pays."""
+    """Whole micro-dollars. Raises ValueError for what is no number,
+    and for more than anybody pays.
+    """
     value = foreign.number(dollars, _AMOUNT)
     if value is None:
         raise ValueError(f"{str(dollars)[:40]!r} is no amount of dollars")

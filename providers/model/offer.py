@@ -46,7 +46,10 @@ class Offer(NamedTuple):
     def id(self) -> str:
         """`gcp/us-central1-a/a3-highgpu-8g/H100:8/spot`: unique within a catalog."""
         count = int(self.gpu_count) if self.gpu_count == int(self.gpu_count) else self.gpu_count
-        return f"{self.provider}/{self.zone or self.region}/{self.machine_type}/{self.gpu_type}:{count}/{self.capacity}"
+        return (
+            f"{self.provider}/{self.zone or self.region}/{self.machine_type}"
+            f"/{self.gpu_type}:{count}/{self.capacity}"
+        )
 
 
 class Candidate(NamedTuple):

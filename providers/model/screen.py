@@ -86,7 +86,9 @@ def program(stream: Any) -> tuple[TextIO, Colours | None]:
 
 @contextmanager
 def on_screen() -> Iterator[None]:
-    """Within it, this process's stdout and stderr are screened; one that was closed goes nowhere."""
+    """Within it, this process's stdout and stderr are screened;
+    one that was closed goes nowhere.
+    """
     import os
     import sys
 

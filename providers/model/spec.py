@@ -1,8 +1,8 @@
 """The declaration as users write it: `Gpu`, `Fallback`, `Cluster`, in Python or as the mapping of a
 stack file. A declaration that is wrong reports every problem at once, each with its property path.
 
-Owns what a cluster compiles to and how an entry is read. Whether a GPU name is known and sold is the
-planner's business. No I/O. Imported on first use: pydantic costs about 0.1 s.
+Owns what a cluster compiles to and how an entry is read. Whether a GPU name is known and sold is
+the planner's business. No I/O. Imported on first use: pydantic costs about 0.1 s.
 """
 
 from __future__ import annotations

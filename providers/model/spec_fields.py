@@ -154,8 +154,8 @@ class Prices(Strict):
 
 
 class ClusterFields(Strict):
-    """What `Cluster` is declared by. `name` is the cluster's name; the rest is the content of a stack
-    file's entry.
+    """What `Cluster` is declared by. `name` is the cluster's name; the rest is the content of a
+    stack file's entry.
     """
 
     model_config = ConfigDict(defer_build=True)  # only `Cluster` is ever made of it

@@ -49,7 +49,9 @@ def _terms(entry: Choice) -> str:
 
 
 def meanings(ask: Ask) -> list[str]:
-    """What the bare names of an ask mean, one line each; none for names that speak for themselves."""
+    """What the bare names of an ask mean, one line each;
+    none for names that speak for themselves.
+    """
     asked = (names.canonical(entry.gpu) for entry in ask.entries if entry.gpu and not entry.exact)
     return [text for name in dict.fromkeys(asked) if name and (text := names.meaning(name))]
 

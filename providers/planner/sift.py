@@ -145,7 +145,9 @@ class _Judge:
         return rule
 
     def purchase(self, row: int, gpu_type: str) -> tuple[int, _Cost]:
-        """The first rule after `region` that a row breaks, and the price of a row that breaks none."""
+        """The first rule after `region` that a row breaks, and the price of a row
+        that breaks none.
+        """
         rule, host = self._seller(row)
         if rule != PASSED:
             return rule, _NO_COST
@@ -172,7 +174,9 @@ class _Judge:
         return PASSED, cost
 
     def _seller(self, row: int) -> tuple[int, Hosting | None]:
-        """The first rule about the seller of a row that it breaks, and what hosts the entry there."""
+        """The first rule about the seller of a row that it breaks,
+        and what hosts the entry there.
+        """
         columns, terms = self.columns, self.terms
         key = (columns.provider[row], columns.machine_type[row], columns.capacity[row])
         found = self._sellers.get(key)

@@ -309,7 +309,9 @@ class Clusters:
 def _changed_in_place(
     record: ClusterRecord, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> frozenset[str]:
-    """The inputs that the cluster's provider changes in place; none where no such input is edited."""
+    """The inputs that the cluster's provider changes in place;
+    none where no such input is edited.
+    """
     edited = any(old.get(key) != new.get(key) for key in (*diff.IN_PLACE, "options"))
     if not record.provider or not edited:
         return frozenset()

@@ -59,7 +59,9 @@ def original(world: World, owner: str, urn: str) -> str:
 
 
 def recorded(world: World, owner: str) -> str:
-    """`PROJECT/STACK` that the journal has for an owner; empty where it has none or cannot be read."""
+    """`PROJECT/STACK` that the journal has for an owner;
+    empty where it has none or cannot be read.
+    """
     try:
         every = world.journal.owners(world.name) if world.has_journal else ()
     except GpusError:

@@ -72,7 +72,9 @@ def is_orphan(
 
 
 async def launched_here(world: World, owner: str) -> frozenset[str]:
-    """The clusters of the owner that a run of this home, or of this backend, has ever bought for."""
+    """The clusters of the owner that a run of this home, or of this backend,
+    has ever bought for.
+    """
     orders = await asyncio.to_thread(world.journal.orders, world.name, owner)
     shared = world.leases.clusters(world.name, owner) if world.leases is not None else ()
     return frozenset({*shared, *(entry.order.mark.cluster for entry in orders)})

@@ -74,7 +74,9 @@ class Ownerships:
         return verdict
 
     async def create(self, request: Any) -> tuple[str, Any]:
-        """(id, outputs); at preview no id. Warns of what previous owners of the stack still have."""
+        """(id, outputs); at preview no id.
+        Warns of what previous owners of the stack still have.
+        """
         urn, values = request.urn, decode(request.properties).values
         world = values["world"]
         owner = "" if request.preview else new_token()

@@ -61,7 +61,8 @@ def check_stop(record: ClusterRecord, verdict: Verdict) -> None:
         )
     if able is not None and able.stoppable and record.capacity not in able.stoppable:
         what = (
-            f"running: a {record.capacity} machine of {record.provider} cannot be stopped and kept, it"
+            f"running: a {record.capacity} machine of {record.provider} cannot be stopped and kept,"
+            " it"
             " can only end"
         )
         raise SpecError([Problem("state", what, "stopped", "or destroy it")])

@@ -129,7 +129,9 @@ def answer(
 
 
 def fitted(text: str) -> str:
-    """The text with its long lines broken at spaces, so that the engine's display shows each whole."""
+    """The text with its long lines broken at spaces, so that the engine's display
+    shows each whole.
+    """
     if all(len(line) <= WIDTH for line in text.splitlines()):
         return text
     import textwrap
@@ -233,7 +235,8 @@ def _strange(plan: Plan, record: ClusterRecord) -> str:
         return ""  # another provider is another declaration: that replaces it
     return (
         f"{what(record)} is a stranger's host, which this declaration would not buy; it stays until"
-        f" it is replaced: add {record.provider} to providers, or set marketplaces: true, to have one"
+        f" it is replaced: add {record.provider} to providers, or set marketplaces: true,"
+        " to have one"
         " again"
     )
 

@@ -172,7 +172,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return response
 
     def _half(self, urn: str) -> Clusters | Ownerships:
-        """Who serves a resource, by its own type: `urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME`."""
+        """Who serves a resource, by its own type:
+        `urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME`.
+        """
         parts = urn.split("::")
         kind = parts[2].rpartition("$")[2] if len(parts) > 3 else ""
         if kind not in self._halves:

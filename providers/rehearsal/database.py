@@ -22,17 +22,20 @@ file does not have.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS stock (
-  provider TEXT NOT NULL, place TEXT NOT NULL, machine_type TEXT NOT NULL, gpu TEXT NOT NULL, capacity TEXT NOT NULL,
-  count INTEGER, since REAL NOT NULL, PRIMARY KEY (provider, place, machine_type, gpu, capacity));
-CREATE TABLE IF NOT EXISTS latency (provider TEXT NOT NULL, step TEXT NOT NULL, seconds REAL NOT NULL, PRIMARY KEY (provider, step));
+  provider TEXT NOT NULL, place TEXT NOT NULL, machine_type TEXT NOT NULL, gpu TEXT NOT NULL,
+  capacity TEXT NOT NULL, count INTEGER, since REAL NOT NULL,
+  PRIMARY KEY (provider, place, machine_type, gpu, capacity));
+CREATE TABLE IF NOT EXISTS latency (
+  provider TEXT NOT NULL, step TEXT NOT NULL, seconds REAL NOT NULL, PRIMARY KEY (provider, step));
 CREATE TABLE IF NOT EXISTS quota (
-  provider TEXT NOT NULL, place TEXT NOT NULL, metric TEXT NOT NULL, count REAL NOT NULL, PRIMARY KEY (provider, place, metric));
+  provider TEXT NOT NULL, place TEXT NOT NULL, metric TEXT NOT NULL, count REAL NOT NULL,
+  PRIMARY KEY (provider, place, metric));
 CREATE TABLE IF NOT EXISTS fault (
-  id INTEGER PRIMARY KEY, provider TEXT NOT NULL, method TEXT NOT NULL, kind TEXT NOT NULL, times INTEGER, place TEXT NOT NULL,
-  machine_type TEXT NOT NULL, settings TEXT NOT NULL);
+  id INTEGER PRIMARY KEY, provider TEXT NOT NULL, method TEXT NOT NULL, kind TEXT NOT NULL,
+  times INTEGER, place TEXT NOT NULL, machine_type TEXT NOT NULL, settings TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS request (
-  id INTEGER PRIMARY KEY, at REAL NOT NULL, provider TEXT NOT NULL, verb TEXT NOT NULL, method TEXT NOT NULL, path TEXT NOT NULL,
-  status INTEGER NOT NULL, fault TEXT NOT NULL);
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, provider TEXT NOT NULL, verb TEXT NOT NULL,
+  method TEXT NOT NULL, path TEXT NOT NULL, status INTEGER NOT NULL, fault TEXT NOT NULL);
 """
 
 

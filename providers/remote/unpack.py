@@ -152,7 +152,9 @@ def _refusal(member: _Member, parts: Sequence[str], twin: Sequence[str], base: s
 
 
 def _members(pipe: BinaryIO) -> Iterator[_Member]:
-    """Each member's header; whoever takes one reads its content, padding included. Raises _Wrong."""
+    """Each member's header; whoever takes one reads its content, padding included.
+    Raises _Wrong.
+    """
     long_name, long_link, pax, about = "", "", dict[str, str](), 0
     while True:
         block = _read(pipe, _BLOCK)
@@ -257,7 +259,9 @@ def _folder(target: Path, below: Sequence[str]) -> int:
 
 
 def _write(pipe: BinaryIO, member: _Member, target: Path, below: Sequence[str]) -> None:
-    """One file's content. What stands there under its name is written over if it is a plain file."""
+    """One file's content. What stands there under its name is written over if it
+    is a plain file.
+    """
     file = _opened(target, below, member.mode)
     try:
         _copied(pipe, member.size, file)

@@ -56,7 +56,8 @@ class GpuCluster(pulumi.CustomResource):
 
     The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain
     values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `plan` is what the plan of
-    this run came to, as a mapping (None where there was none). `plugin.schema` documents the outputs.
+    this run came to, as a mapping (None where there was none). `plugin.schema` documents the
+    outputs.
     """
 
     schema: pulumi.Output[int]

@@ -26,8 +26,8 @@ def refuse(problems: Iterable[Problem]) -> NoReturn:
 
 
 def account_settings(world: str) -> dict[str, dict[str, str]]:
-    """What the accounts need, from the stack's configuration: for each adapter the settings that its
-    manifest lists, live also from the environment where it says so.
+    """What the accounts need, from the stack's configuration: for each adapter the settings that
+    its manifest lists, live also from the environment where it says so.
     """
     from pulumi.runtime.config import get_config_secret_keys_env
 

@@ -1,4 +1,6 @@
-"""A stack's outputs of its clusters: status, place, price, and how to reach each. Owns their words."""
+"""A stack's outputs of its clusters: status, place, price, and how to reach each.
+Owns their words.
+"""
 
 from __future__ import annotations
 

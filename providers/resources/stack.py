@@ -1,5 +1,5 @@
-"""`declare()`: a stack that is all configuration. Owns that all that is wrong with it is reported at
-once, before anything is declared.
+"""`declare()`: a stack that is all configuration. Owns that all that is wrong with it is reported
+at once, before anything is declared.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ DAY = re.compile(r"20\d\d-\d\d-\d\d")
 
 
 def manifest_is_whole(bench: Bench) -> None:
-    """The manifest, its capabilities and the adapter name the same provider and known words only."""
+    """The manifest, its capabilities and the adapter name the same provider and
+    known words only.
+    """
     manifest, adapter = bench.harness.manifest, bench.adapter
     can = manifest.capabilities
     assert (manifest.name, manifest.name) == (

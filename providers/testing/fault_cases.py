@@ -126,7 +126,9 @@ def the_accounts_limit_is_told(bench: Bench) -> None:
 
 
 def rate_limits_made_nothing_and_the_same_order_may_be_sent_again(bench: Bench) -> None:
-    """Asked too often is RateLimited after one call; the same order sent later makes one machine."""
+    """Asked too often is RateLimited after one call;
+    the same order sent later makes one machine.
+    """
     order = bench.order()
     for number, kind in enumerate(("rate-limit", "too-many"), 1):
         bench.knobs.refuse(kind)
@@ -324,7 +326,9 @@ def a_machine_that_was_taken_back_is_seen(bench: Bench) -> None:
 
 
 def a_machine_that_vanished_is_gone(bench: Bench) -> None:
-    """A machine that somebody else deleted is gone, is found no more, and deleting it is success."""
+    """A machine that somebody else deleted is gone, is found no more,
+    and deleting it is success.
+    """
     ticket, _ = bench.made()
     bench.vanish(ticket.handles)
     bench.exist(0, "deleted by somebody else")

@@ -192,7 +192,9 @@ def _killed(bench: Bench) -> None:
 
 
 def a_killed_runs_machine_is_adopted(bench: Bench) -> None:
-    """The next run takes the killed run's machine over, under its own generation, and buys nothing."""
+    """The next run takes the killed run's machine over, under its own generation,
+    and buys nothing.
+    """
     _killed(bench)
     record = _created(bench, LATER)
     assert bench.knobs.creates() == 1, "wanted no second creating call"

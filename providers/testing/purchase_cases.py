@@ -106,7 +106,9 @@ def one_node_is_the_most(bench: Bench) -> None:
 
 
 def more_nodes_than_declared_are_refused_in_the_plan(bench: Bench) -> None:
-    """One node more than the adapter declares is refused in the plan, with the most there can be."""
+    """One node more than the adapter declares is refused in the plan,
+    with the most there can be.
+    """
     _too_many(bench, bench.harness.manifest.capabilities.max_nodes + 1)
 
 

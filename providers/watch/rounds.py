@@ -160,10 +160,8 @@ class Watch:
             if cluster.name in done.buys and _launches(cluster) - _launched(state)
         )
         if launched:
-            text = (
-                "bought"
-                f" {', '.join(f'{cluster.name} ({cluster.where})' for cluster in after.clusters if cluster.name in launched)}"
-            )
+            bought = (each for each in after.clusters if each.name in launched)
+            text = f"bought {', '.join(f'{each.name} ({each.where})' for each in bought)}"
             return Round(
                 began,
                 BOUGHT,

@@ -1,5 +1,5 @@
-"""Which error of the tree a refused call means, and what it blocks: by the rows of `error_codes` and
-`client_errors`.
+"""Which error of the tree a refused call means, and what it blocks: by the rows of `error_codes`
+and `client_errors`.
 
 Owns the reading of refused calls, of a fleet's list of errors and of exceptions of the client.
 Decides by code, never by the words of a message. Pure; boto's classes are known by name, so that

@@ -1,4 +1,6 @@
-"""What a machine runs at its first boot, as user data. Owns the script and its limit of size; pure."""
+"""What a machine runs at its first boot, as user data.
+Owns the script and its limit of size; pure.
+"""
 
 from __future__ import annotations
 

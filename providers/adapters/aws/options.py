@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 from providers.errors import Problem
 
-AMI_PARAMETER = "/aws/service/deeplearning/ami/{architecture}/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+AMI_PARAMETER = (
+    "/aws/service/deeplearning/ami/{architecture}"
+    "/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+)
 """AWS's own public parameter of the newest Deep Learning base image with NVIDIA's open driver (AWS
 DLAMI release notes, 2026-01). `{architecture}` is x86_64 or arm64.
 """

@@ -74,7 +74,9 @@ class Client:
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def renter_fees(self) -> Mapping[str, object]:
-        """The fees as the service states them now; the shape is not documented in full. Calls: 1."""
+        """The fees as the service states them now; the shape is not documented in full.
+        Calls: 1.
+        """
         return self._call("GET", "renter_fees")
 
     def spot_market(self, server: int) -> Mapping[str, object]:

@@ -1,4 +1,6 @@
-"""Why a host does not pass: the filters of the options, the ask's time and disk, the driver. Pure."""
+"""Why a host does not pass: the filters of the options, the ask's time and disk,
+the driver. Pure.
+"""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ class Listing(NamedTuple):
 
     @property
     def unreadable(self) -> str:
-        """One line that counts and names the listings that say what cannot be; empty without any."""
+        """One line that counts and names the listings that say what cannot be;
+        empty without any.
+        """
         found = [refusal for refusal in self.refused if refusal.unreadable]
         if not found:
             return ""

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS clore_intent (token TEXT PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS clore_rental (
-  order_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, cluster TEXT NOT NULL, generation TEXT NOT NULL, fingerprint TEXT NOT NULL,
-  token TEXT NOT NULL, cancelled INTEGER NOT NULL DEFAULT 0);
+  order_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, cluster TEXT NOT NULL,
+  generation TEXT NOT NULL, fingerprint TEXT NOT NULL, token TEXT NOT NULL,
+  cancelled INTEGER NOT NULL DEFAULT 0);
 """
 
 

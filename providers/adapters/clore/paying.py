@@ -68,8 +68,8 @@ class Funds(NamedTuple):
             f"{balance.normalize():f} {each}" for each, balance in sorted(self.balances.items())
         )
         text = (
-            f"clore: wanted at least an hour at {wanted} a day, found {balances or 'nothing'} in the"
-            f" wallet; {REMEDY}"
+            f"clore: wanted at least an hour at {wanted} a day, found {balances or 'nothing'}"
+            f" in the wallet; {REMEDY}"
         )
         scopes = self.unpayable(figures.server_id(server) or 0, capacity, servers)
         return InsufficientFunds(text, provider=market.PROVIDER, code="wallet", scopes=scopes)

@@ -35,7 +35,9 @@ class _Later(ModuleType):
 
 
 def postpone() -> None:
-    """Lets these modules be imported by name at no cost. Does nothing for what is imported already."""
+    """Lets these modules be imported by name at no cost.
+    Does nothing for what is imported already.
+    """
     with _lock:
         for name in POSTPONED:
             sys.modules.setdefault(name, _Later(name))

@@ -17,7 +17,10 @@ IMAGE_FAMILY = "common-cu129-ubuntu-2204-nvidia-580"
 2026-04-10.
 """
 
-ARM_IMAGE = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-arm64-with-nvidia-580"
+ARM_IMAGE = (
+    "projects/ubuntu-os-accelerator-images/global/images/family"
+    "/ubuntu-accelerator-2404-arm64-with-nvidia-580"
+)
 """The default for Arm machines: driver 580 on Ubuntu 24.04. cluster-toolkit's choice for A4X,
 2026-06-25.
 """

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class Reserved(NamedTuple):
-    """`zone` is empty where it could not be learnt. `bound`: machines that use it are bound to it."""
+    """`zone` is empty where it could not be learnt.
+    `bound`: machines that use it are bound to it.
+    """
 
     zone: str
     bound: bool

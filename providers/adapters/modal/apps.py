@@ -210,7 +210,9 @@ class Apps:
     # Calls
 
     def spawn(self, function_id: str, token: str) -> str:
-        """The id of the new call. Sent once, never again; the order's token is its idempotency key."""
+        """The id of the new call. Sent once, never again;
+        the order's token is its idempotency key.
+        """
         api = self.client.proto()
         import pickle
 
@@ -402,5 +404,7 @@ def _facets(info: Any, scale: Any) -> dict[str, str]:
 
 
 def delivered(info: Any) -> str:
-    """The catalog's name of the GPU that a container (TaskInfo) has; "" where Modal does not say."""
+    """The catalog's name of the GPU that a container (TaskInfo) has;
+    "" where Modal does not say.
+    """
     return gpu.read(str(info.gpu_config.gpu_type or info.gpu_type))[0] if info is not None else ""

@@ -282,7 +282,9 @@ class Client:
         return str(self.once("SandboxCreate", message, CREATE_S, token).sandbox_id)
 
     def by_name(self, name: str) -> str:
-        """The id of the running or queued sandbox of that name in our app; "" when there is none."""
+        """The id of the running or queued sandbox of that name in our app;
+        "" when there is none.
+        """
         api = protocol()
         reply = self._look(
             "SandboxGetFromName",

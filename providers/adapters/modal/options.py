@@ -267,7 +267,9 @@ def running(
 
 
 def timeout_s(chosen: Options, ttl_s: int | None) -> int:
-    """How long one attempt of a job may run: as it says, else its share of the ttl, else an hour."""
+    """How long one attempt of a job may run: as it says, else its share of the ttl,
+    else an hour.
+    """
     return chosen.timeout_s or (
         max(1, min(MAX_TIMEOUT_S, ttl_s // (chosen.retries + 1))) if ttl_s else DEFAULT_TIMEOUT_S
     )

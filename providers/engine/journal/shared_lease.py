@@ -87,7 +87,9 @@ class SharedLeases:
         return lease
 
     def check(self, world: str, owner: str) -> None:
-        """Raises TakenOver if another run has taken any cluster of the owner since this one had it."""
+        """Raises TakenOver if another run has taken any cluster of the owner since
+        this one had it.
+        """
         for cluster in self.clusters(world, owner):
             self._of(world, owner, cluster).check()
 

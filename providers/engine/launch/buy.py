@@ -78,7 +78,8 @@ async def made_ready(
     except HalfMade as error:
         world.report(
             "warning",
-            f"{record.cluster}: what an earlier run left is not ready: {trimmed(error)}; deleting it",
+            f"{record.cluster}: what an earlier run left is not ready: {trimmed(error)};"
+            " deleting it",
         )
         await end(world, record)
         return None

@@ -143,7 +143,9 @@ class Purchase:
     async def resume(
         self, entry: OrderRow, deadline: float
     ) -> Delivered | Unobserved | Late | Partial | Refused | Unknown | None:
-        """Goes on with an order of the journal. None: nothing was made, or nothing of it is left."""
+        """Goes on with an order of the journal.
+        None: nothing was made, or nothing of it is left.
+        """
         return await self._result(self._resume(entry, deadline))
 
     async def _result(self, work: Awaitable[T]) -> T | Late | Partial | Refused | Unknown:

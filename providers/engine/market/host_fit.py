@@ -74,7 +74,9 @@ def with_disk(setup: Setup, found: Hosted | None) -> Setup:
 
 
 class Running(Placement, Protocol):
-    """A placement that runs now; `applied` has the disk that was bought, where one was asked for."""
+    """A placement that runs now; `applied` has the disk that was bought,
+    where one was asked for.
+    """
 
     @property
     def applied(self) -> tuple[tuple[str, str], ...]: ...

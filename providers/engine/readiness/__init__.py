@@ -1,1 +1,3 @@
-"""Readiness: a machine that was launched becomes usable; logins, the workload's start, its output."""
+"""Readiness: a machine that was launched becomes usable;
+logins, the workload's start, its output.
+"""

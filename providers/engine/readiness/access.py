@@ -154,7 +154,9 @@ class CheckedProbe:
         return "" if own or self._bears(node.handle) else ELSEWHERE
 
     def _bears(self, handle: Handle) -> bool:
-        """True when this machine's journal says that it was ordered with the key that is kept here."""
+        """True when this machine's journal says that it was ordered with the key
+        that is kept here.
+        """
         if handle not in self._bearing:
             public = self._way.key.public if self._way.key is not None else ""
             for entry in self._world.journal.orders(

@@ -1,5 +1,5 @@
-"""Compares what a machine is now with what was bought: drift. Owns the properties that are compared,
-at a purchase and at each read.
+"""Compares what a machine is now with what was bought: drift. Owns the properties that are
+compared, at a purchase and at each read.
 
 A property that the cloud does not report is unknown, and never a difference. Pure, but for
 `priced`, which asks what the machine costs as it is now.

@@ -42,13 +42,17 @@ class Measure(NamedTuple):
 
 
 def timed(world: World, record: ClusterRecord) -> bool:
-    """Whether the machine ends itself when it is idle: a single one does where its cloud lets it."""
+    """Whether the machine ends itself when it is idle:
+    a single one does where its cloud lets it.
+    """
     manifest = world.manifests.get(record.provider)
     return manifest is not None and manifest.capabilities.ends_idle and record.nodes == 1
 
 
 async def measured(world: World, record: ClusterRecord) -> Measure:
-    """Logs in to every machine of the cluster and asks its driver, some times. Raises no GpusError."""
+    """Logs in to every machine of the cluster and asks its driver, some times.
+    Raises no GpusError.
+    """
     try:
         adapter = await home_of(world, record)
         nodes = await repeated(world, adapter.name, adapter.observe, record.handles, tries=2)

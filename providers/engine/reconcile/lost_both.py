@@ -58,6 +58,7 @@ def described(record: ClusterRecord) -> str:
     """`gcp us-central1-a H100:8 spot`, of one machine or of all of them."""
     nodes = f"{record.nodes} x " if record.nodes > 1 else ""
     return (
-        f"{record.provider} {record.zone or record.region} {nodes}{record.gpu_type}:{record.gpu_count}"
+        f"{record.provider} {record.zone or record.region} {nodes}"
+        f"{record.gpu_type}:{record.gpu_count}"
         f" {record.capacity}"
     )

@@ -89,7 +89,8 @@ def repaired(case: PreviewCase) -> str:
             f" rest; {now} for all of it"
         )
     return (
-        f"REPLACES {what(record)} ({now}), of which {record.detail}: the rest is deleted first; then"
+        f"REPLACES {what(record)} ({now}), of which {record.detail}:"
+        " the rest is deleted first; then"
         f" {per_hour(case.new_micro_usd)}"
     )
 
@@ -141,7 +142,8 @@ def replaced(case: PreviewCase) -> str:
             f"net {'-' if step < 0 else '+'}{per_hour(abs(step))}" if step else "at the same price"
         )
     return (
-        f"REPLACES {what(record)} ({per_hour(record.micro_usd)}): it and its disk are deleted first,"
+        f"REPLACES {what(record)} ({per_hour(record.micro_usd)}):"
+        " it and its disk are deleted first,"
         f" and may not come back; {net}"
     )
 

@@ -47,7 +47,8 @@ def orphan_message(nodes: Sequence[Node]) -> str:
     """Why the cluster is not as it should be while these exist."""
     names = ", ".join(node.name or node.handle.native_id for node in nodes)
     return (
-        f"half-made: {names} bears this cluster's label and is not in its state: a run was cut short;"
+        f"half-made: {names} bears this cluster's label and is not in its state:"
+        " a run was cut short;"
         f" {bill([node.handle for node in nodes], None)}; the next `up` releases it, or keeps it"
         " where that one satisfies the declaration"
     )

@@ -88,8 +88,8 @@ async def rejoin(
     what = f"{missing} of {record.nodes} machines"
     world.report(
         "info",
-        f"{record.cluster}: {what} lost; asking for as many in {record.zone or record.region}, beside the"
-        " rest",
+        f"{record.cluster}: {what} lost; asking for as many in {record.zone or record.region},"
+        " beside the rest",
     )
     try:
         narrowed = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
@@ -102,8 +102,8 @@ async def rejoin(
         )
         reason = (
             f"degraded: {len(healthy)} of {record.nodes} machines are left, and"
-            f" {record.zone or record.region} has no further one now ({why}); the next `up` asks again,"
-            " `on_loss: replace-all` places all of it anew"
+            f" {record.zone or record.region} has no further one now ({why});"
+            " the next `up` asks again, `on_loss: replace-all` places all of it anew"
         )
         return after._replace(
             handles=rest, leftovers=(), reasons=(reason,), attempts=failed.attempts
@@ -180,7 +180,9 @@ def _part(
 def _paid(
     world: World, spec: ClusterSpec, record: ClusterRecord, candidate: Candidate, missing: int
 ) -> bool:
-    """Whether the stack can pay for the whole, the rest and what is added, as long as it may live."""
+    """Whether the stack can pay for the whole, the rest and what is added,
+    as long as it may live.
+    """
     assert spec.budget is not None
     now = world.clock.now()
     rest = (

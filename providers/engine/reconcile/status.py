@@ -49,7 +49,8 @@ _LOSS_DOES = {
 def with_status(
     record: ClusterRecord, nodes: Sequence[Node], now: float, on_loss: str = REPLACE_ALL
 ) -> ClusterRecord | None:
-    """The record as these nodes make it; None when all of them are gone, and not by their own limit.
+    """The record as these nodes make it; None when all of them are gone, and not by their own
+    limit.
 
     `nodes` are all machines of the record. Properties that changed at the provider are in the
     record as they are now (see `drift`). With `on_loss: report` a partial loss leaves no reason.

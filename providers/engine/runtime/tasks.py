@@ -1,4 +1,6 @@
-"""Waiting and repeating on the world's clock, and when to stop: every bounded retry. Buys nothing."""
+"""Waiting and repeating on the world's clock, and when to stop: every bounded retry.
+Buys nothing.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,8 @@ class StopSignal:
         """For messages."""
         if self.taken_over:
             last = self.lease.last() if self.lease is not None else None
-            return (
-                "taken over elsewhere:"
-                f" {self.rival or (f'{last.by} has it' if last is not None else 'another run destroyed it')}"
-            )
+            told = f"{last.by} has it" if last is not None else "another run destroyed it"
+            return f"taken over elsewhere: {self.rival or told}"
         return "the run that asked for it ended" if self.abandoned else "stopped by the user"
 
     def check(self, cluster: str) -> None:

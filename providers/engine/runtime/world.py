@@ -105,7 +105,9 @@ def _in_no_way(report: Callable[[str, str], None]) -> Callable[[str, str], None]
 
 
 def _aside(function: Callable[..., T], *arguments: Any) -> Future[T]:
-    """The call in a thread of its own, which ends with the process though its cloud never answers."""
+    """The call in a thread of its own, which ends with the process though its cloud
+    never answers.
+    """
     from concurrent.futures import Future
 
     future: Future[T] = Future()

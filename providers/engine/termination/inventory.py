@@ -1,4 +1,6 @@
-"""Every machine with our label, in every cloud and account, each with its verdict and its price. Deletes nothing."""
+"""Every machine with our label, in every cloud and account, each with its verdict and its price.
+Deletes nothing.
+"""
 
 from __future__ import annotations
 

@@ -248,7 +248,5 @@ def bill(handles: Collection[Handle], micro_usd: int | None) -> str:
     that are left.
     """
     names = ", ".join(handle.native_id for handle in handles) or "whatever it made"
-    return (
-        f"{names} may still cost"
-        f" {per_hour(micro_usd) if micro_usd is not None else 'money, at a price that is not known'}"
-    )
+    cost = per_hour(micro_usd) if micro_usd is not None else "money, at a price that is not known"
+    return f"{names} may still cost {cost}"

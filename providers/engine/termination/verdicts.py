@@ -1,4 +1,6 @@
-"""What a machine with our label is to the states that could be read: claimed, unclaimed, in use, or unknown."""
+"""What a machine with our label is to the states that could be read: claimed, unclaimed, in use,
+or unknown.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,9 @@ def _drafts() -> Iterator[Draft]:
     for query in (
         "mode=ro",
         "immutable=1",
-    ):  # the second one reads where not even a lock can be written; what was never checkpointed is missing then
+    ):
+        # The second one reads where not even a lock can be written; what was never checkpointed
+        # is missing then.
         db = _empty()
         try:
             if not path.exists():

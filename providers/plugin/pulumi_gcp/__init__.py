@@ -1,1 +1,3 @@
-"""A stand-in for Google Cloud's Pulumi plugin, for a rehearsal's managed network: see `servicer`."""
+"""A stand-in for Google Cloud's Pulumi plugin, for a rehearsal's managed network:
+see `servicer`.
+"""

@@ -81,7 +81,9 @@ KINDS = {
 
 
 class StandIn(provider_pb2_grpc.ResourceProviderServicer):
-    """One plugin process; the Compute Engine stand-in is started in it when the first call is made."""
+    """One plugin process; the Compute Engine stand-in is started in it when the
+    first call is made.
+    """
 
     def __init__(self) -> None:
         self.project = "rehearsal"
@@ -220,7 +222,9 @@ class StandIn(provider_pb2_grpc.ResourceProviderServicer):
         return where
 
     async def _call(self, context: Any, work: Any) -> Any:
-        """The result of blocking calls, in a thread and to their end even if the engine goes away."""
+        """The result of blocking calls, in a thread and to their end even if the
+        engine goes away.
+        """
 
         def whole() -> Any:
             return work(self.compute())

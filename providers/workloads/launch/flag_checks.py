@@ -194,7 +194,9 @@ def _hidden(task: Task, at: str) -> list[Problem]:
 
 
 def _unreadable(task: Task, at: str) -> list[Problem]:
-    """A quote that nothing closes: the shell ends at it, and nobody knows which flags were meant."""
+    """A quote that nothing closes: the shell ends at it, and nobody knows which
+    flags were meant.
+    """
     if (
         not task.command.split()
         or split(task.command)

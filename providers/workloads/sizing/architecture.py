@@ -220,7 +220,9 @@ def from_hub(name: str) -> Architecture:
 
 @cache
 def bundled() -> Mapping[str, Architecture]:
-    """The models of the bundled table, by every name they go by. Reads one file, once per process."""
+    """The models of the bundled table, by every name they go by.
+    Reads one file, once per process.
+    """
     with open(os.path.join(_DATA, "models.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - as above
         rows = json.load(file)
     table: dict[str, Architecture] = {}

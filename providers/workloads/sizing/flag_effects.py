@@ -254,7 +254,9 @@ def _quantization(task: Task, asked: Mapping[str, Given]) -> str | None:
 
 
 def _unread(task: Task, asked: Mapping[str, Given]) -> str:
-    """The first flag that keeps the fit from being judged, and why; nothing where all is counted."""
+    """The first flag that keeps the fit from being judged, and why;
+    nothing where all is counted.
+    """
     launcher = task.launcher
     for name in UNCOUNTED.get(launcher, ()):
         if name in asked:
@@ -305,7 +307,9 @@ _THOUSANDS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2
 
 
 def _number(asked: Mapping[str, Given], flags: Sequence[str]) -> int:
-    """A whole number, also as vLLM reads it: `32k` is 32,000 and `32K` 32,768; 0 for what is none."""
+    """A whole number, also as vLLM reads it: `32k` is 32,000 and `32K` 32,768;
+    0 for what is none.
+    """
     match = re.fullmatch(
         r"([0-9]{1,9})(?:(\.[0-9]{1,6})?([kmgKMG]))?", _word(asked, flags), re.ASCII
     )

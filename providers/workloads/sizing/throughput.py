@@ -68,7 +68,9 @@ def training_hours(
     efficiency: float = EFFICIENCY,
     fast: bool = True,
 ) -> float | None:
-    """Hours on all of these GPUs; None where the catalog has no speed for the card in this format."""
+    """Hours on all of these GPUs; None where the catalog has no speed for the card
+    in this format.
+    """
     speed = achieved_tflops(
         gpu_type, "fp16" if dtype not in {"fp32", "tf32", "bf16", "fp16", "fp8"} else dtype
     )

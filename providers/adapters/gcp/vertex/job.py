@@ -202,7 +202,9 @@ def handles(name: str, nodes: int) -> tuple[Handle, ...]:
 
 
 def parse(handle: Handle) -> tuple[str, str, int]:
-    """(resource name, region, number of the node) of a handle. Raises SpecError for what is none."""
+    """(resource name, region, number of the node) of a handle.
+    Raises SpecError for what is none.
+    """
     parts = handle.native_id.split("/")
     shape = (*parts[0:1], *parts[2:3], *parts[4:5])
     index = (

@@ -233,7 +233,9 @@ def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
 
 
 def goes_idle(rows: Rows, item: Instance) -> float:
-    """From now on the machine's GPUs have nothing to do; when its own timer ends it, 0 for never."""
+    """From now on the machine's GPUs have nothing to do;
+    when its own timer ends it, 0 for never.
+    """
     limit_s = item.body.get("idle_s", 0)
     begin = rows.now + limit_s
     if not limit_s or item.state(rows.now) != "running":

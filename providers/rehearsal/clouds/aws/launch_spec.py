@@ -1,4 +1,6 @@
-"""What a launch asks for, read and checked as EC2 does before it looks for capacity. Owns Launch."""
+"""What a launch asks for, read and checked as EC2 does before it looks for capacity.
+Owns Launch.
+"""
 
 from __future__ import annotations
 

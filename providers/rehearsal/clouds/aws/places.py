@@ -109,7 +109,10 @@ def images(region: str) -> dict[str, dict[str, Any]]:
     out: dict[str, dict[str, Any]] = {}
     for system, device in IMAGE_SYSTEMS.items():
         for architecture in ARCHITECTURES:
-            parameter = f"/aws/service/deeplearning/ami/{architecture}/base-oss-nvidia-driver-gpu-{system}/latest/ami-id"
+            parameter = (
+                f"/aws/service/deeplearning/ami/{architecture}"
+                f"/base-oss-nvidia-driver-gpu-{system}/latest/ami-id"
+            )
             out[made_up("ami", region, parameter)] = {
                 "parameter": parameter,
                 "architecture": architecture,

@@ -32,19 +32,20 @@ HOLDING = frozenset({"pending", "running"})
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS aws_instance (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, region TEXT NOT NULL, zone TEXT NOT NULL, machine_type TEXT NOT NULL, capacity TEXT NOT NULL,
-  reservation TEXT NOT NULL, created REAL NOT NULL, body TEXT NOT NULL, timeline TEXT NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, region TEXT NOT NULL, zone TEXT NOT NULL,
+  machine_type TEXT NOT NULL, capacity TEXT NOT NULL, reservation TEXT NOT NULL,
+  created REAL NOT NULL, body TEXT NOT NULL, timeline TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS aws_instance_region ON aws_instance (region);
 CREATE TABLE IF NOT EXISTS aws_thing (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, region TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL, gone REAL,
-  body TEXT NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, region TEXT NOT NULL, kind TEXT NOT NULL,
+  name TEXT NOT NULL, created REAL NOT NULL, gone REAL, body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS aws_thing_name ON aws_thing (region, kind, name);
 CREATE TABLE IF NOT EXISTS aws_token (
-  region TEXT NOT NULL, operation TEXT NOT NULL, token TEXT NOT NULL, digest TEXT NOT NULL, answer TEXT NOT NULL,
-  PRIMARY KEY (region, operation, token));
+  region TEXT NOT NULL, operation TEXT NOT NULL, token TEXT NOT NULL, digest TEXT NOT NULL,
+  answer TEXT NOT NULL, PRIMARY KEY (region, operation, token));
 CREATE TABLE IF NOT EXISTS aws_price (
-  kind TEXT NOT NULL, machine_type TEXT NOT NULL, place TEXT NOT NULL, usd TEXT NOT NULL, since REAL NOT NULL,
-  PRIMARY KEY (kind, machine_type, place));
+  kind TEXT NOT NULL, machine_type TEXT NOT NULL, place TEXT NOT NULL, usd TEXT NOT NULL,
+  since REAL NOT NULL, PRIMARY KEY (kind, machine_type, place));
 """
 
 Timeline = list[tuple[float, str, str]]
@@ -71,7 +72,9 @@ class Instance(NamedTuple):
         return places.made_up("i", str(self.id), repr(self.created))
 
     def at(self, now: float) -> tuple[str, str]:
-        """(state, reason) at a moment; an empty state before it was made and once it is forgotten."""
+        """(state, reason) at a moment; an empty state before it was made and once
+        it is forgotten.
+        """
         current = (FORGOTTEN, "")
         for moment, state, reason in self.timeline:
             if moment > now:

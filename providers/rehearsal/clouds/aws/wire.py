@@ -101,7 +101,9 @@ def operation_of(service: str, served: Collection[str], headers: Any, payload: b
 
 
 def parameters(service: str, operation: str, payload: bytes) -> Json:
-    """The parameters, nested, by botocore's names. Raises Refusal for what the description has not."""
+    """The parameters, nested, by botocore's names.
+    Raises Refusal for what the description has not.
+    """
     shape = model(service).operation_model(operation).input_shape
     if _is_json(service):
         try:
@@ -145,7 +147,10 @@ def answer(request: Request, body: Json) -> tuple[bytes, str]:
             ),
             "text/xml;charset=UTF-8",
         )
-    wrapped = f"<{request.operation}Result>{inner}</{request.operation}Result><ResponseMetadata><RequestId>{_request_id()}</RequestId></ResponseMetadata>"
+    wrapped = (
+        f"<{request.operation}Result>{inner}</{request.operation}Result>"
+        f"<ResponseMetadata><RequestId>{_request_id()}</RequestId></ResponseMetadata>"
+    )
     return _document(f"{request.operation}Response", wrapped, model(request.service)), "text/xml"
 
 
@@ -158,9 +163,15 @@ def refused(service: str, refusal: Refusal) -> tuple[bytes, str]:
             "application/x-amz-json-1.1",
         )
     if service == "sts":
-        text = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error></ErrorResponse>"
+        text = (
+            f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code>"
+            f"<Message>{message}</Message></Error></ErrorResponse>"
+        )
         return text.encode(), "text/xml"
-    inner = f"<Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors><RequestID>{_request_id()}</RequestID>"
+    inner = (
+        f"<Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"
+        f"<RequestID>{_request_id()}</RequestID>"
+    )
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<Response>{inner}</Response>'.encode(),
         "text/xml;charset=UTF-8",
@@ -186,7 +197,8 @@ def _request_id() -> str:
 
 def _document(name: str, inner: str, service_model: Any) -> bytes:
     namespace = service_model.metadata.get("xmlNamespace", "")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{name} xmlns="{namespace}">{inner}</{name}>'.encode()
+    declared = '<?xml version="1.0" encoding="UTF-8"?>'
+    return f'{declared}\n<{name} xmlns="{namespace}">{inner}</{name}>'.encode()
 
 
 # Reading

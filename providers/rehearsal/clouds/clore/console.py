@@ -1,4 +1,6 @@
-"""What `gpus rehearse` can see and do here: orders, servers, outbidding. Owns no rows of its own."""
+"""What `gpus rehearse` can see and do here: orders, servers, outbidding.
+Owns no rows of its own.
+"""
 
 from __future__ import annotations
 

@@ -320,7 +320,9 @@ def _take(names: Iterator[str], count: int) -> list[str]:
 def _shares(
     call: Call, names: Names, options: Sequence[tuple[str, Wish]], shape: str
 ) -> list[tuple[str, Wish, int]]:
-    """(zone, kind, how many) that can be had, best first. One entry unless machines may be spread."""
+    """(zone, kind, how many) that can be had, best first.
+    One entry unless machines may be spread.
+    """
     room = [(zone, wanted, place.free(call.rows, zone, wanted)) for zone, wanted in options]
     if shape == "ANY_SINGLE_ZONE":
         whole = next(

@@ -148,7 +148,9 @@ PROJECT = "rehearsal"
 
 
 def reserve(store: Store, name: str, zone: str, machine_type: str, count: int = 1) -> None:
-    """Keeps capacity for machines of a type in a zone, as the user's own reservation of that name."""
+    """Keeps capacity for machines of a type in a zone, as the user's own
+    reservation of that name.
+    """
     store.tables(SCHEMA)
     body = {
         "name": name,
@@ -168,7 +170,9 @@ def reserve(store: Store, name: str, zone: str, machine_type: str, count: int = 
 
 
 def disks(store: Store) -> tuple[str, ...]:
-    """Every disk that exists now, `zones/Z/NAME`: machines' own, and those that stay without one."""
+    """Every disk that exists now, `zones/Z/NAME`: machines' own,
+    and those that stay without one.
+    """
     store.tables(SCHEMA)
     with store.transaction() as db:
         rows = Rows(store, db, store.now())

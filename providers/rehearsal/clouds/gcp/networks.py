@@ -37,7 +37,9 @@ def default_network(project: str) -> Json:
 
 
 def auto_subnetwork(project: str, network: str, region: str) -> Json:
-    """The subnetwork that an auto-mode network has in a region: one /20 of 10.128.0.0/9 for each."""
+    """The subnetwork that an auto-mode network has in a region:
+    one /20 of 10.128.0.0/9 for each.
+    """
     index = machines.regions().index(region)
     link = f"{ROOT}/projects/{project}"
     block = f"10.{128 + index // 16}.{index % 16 * 16}"

@@ -111,7 +111,9 @@ def wish_of(vm: Vm) -> Wish:
 
 
 def zones_with_stock(rows: Rows, region: str, wish: Wish, without: str) -> list[str]:
-    """The region's other zones that could give one now: what a stockout names as `zonesAvailable`."""
+    """The region's other zones that could give one now:
+    what a stockout names as `zonesAvailable`.
+    """
     return [
         zone
         for zone in machines.zones()
@@ -120,7 +122,9 @@ def zones_with_stock(rows: Rows, region: str, wish: Wish, without: str) -> list[
 
 
 def stockout(rows: Rows, project: str, zone: str, wish: Wish) -> Json:
-    """The error of a stockout in a zone; a region's name stands for the zone where none is known."""
+    """The error of a stockout in a zone; a region's name stands for the zone where
+    none is known.
+    """
     region = machines.region_of(zone) if zone in machines.zones() else zone
     if wish.reservation:
         text = (

@@ -27,22 +27,28 @@ FOREVER = 1e15
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS gcp_vm (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL, name TEXT NOT NULL,
-  machine_type TEXT NOT NULL, gpu TEXT NOT NULL, gpu_count REAL NOT NULL, capacity TEXT NOT NULL, reservation TEXT NOT NULL,
-  created REAL NOT NULL, wait_until REAL, body TEXT NOT NULL, timeline TEXT NOT NULL, gone REAL NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, region TEXT NOT NULL,
+  zone TEXT NOT NULL, name TEXT NOT NULL, machine_type TEXT NOT NULL, gpu TEXT NOT NULL,
+  gpu_count REAL NOT NULL, capacity TEXT NOT NULL, reservation TEXT NOT NULL,
+  created REAL NOT NULL, wait_until REAL, body TEXT NOT NULL, timeline TEXT NOT NULL,
+  gone REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS gcp_vm_name ON gcp_vm (project, zone, name);
 CREATE TABLE IF NOT EXISTS gcp_disk (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, zone TEXT NOT NULL, name TEXT NOT NULL, vm INTEGER NOT NULL,
-  auto_delete INTEGER NOT NULL, created REAL NOT NULL, body TEXT NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, zone TEXT NOT NULL,
+  name TEXT NOT NULL, vm INTEGER NOT NULL, auto_delete INTEGER NOT NULL, created REAL NOT NULL,
+  body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS gcp_operation (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, scope TEXT NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL, target TEXT NOT NULL,
-  target_id TEXT NOT NULL, request TEXT NOT NULL, method TEXT NOT NULL, user TEXT NOT NULL, created REAL NOT NULL, done REAL,
-  errors TEXT NOT NULL, vm INTEGER NOT NULL, group_id TEXT NOT NULL, locations TEXT NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, scope TEXT NOT NULL,
+  name TEXT NOT NULL, type TEXT NOT NULL, target TEXT NOT NULL, target_id TEXT NOT NULL,
+  request TEXT NOT NULL, method TEXT NOT NULL, user TEXT NOT NULL, created REAL NOT NULL,
+  done REAL, errors TEXT NOT NULL, vm INTEGER NOT NULL, group_id TEXT NOT NULL,
+  locations TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS gcp_operation_name ON gcp_operation (project, scope, name);
 CREATE INDEX IF NOT EXISTS gcp_operation_request ON gcp_operation (request) WHERE request != '';
 CREATE TABLE IF NOT EXISTS gcp_resource (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, scope TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
-  created REAL NOT NULL, ready REAL NOT NULL, gone REAL, body TEXT NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, scope TEXT NOT NULL,
+  kind TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL, ready REAL NOT NULL, gone REAL,
+  body TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS gcp_resource_name ON gcp_resource (project, kind, scope, name);
 """
 
@@ -180,7 +186,9 @@ class Rows:
         self.db.execute(query, (vm.machine_type, vm.gpu, vm.gpu_count, json.dumps(vm.body), vm.id))
 
     def drop_plans(self, vm_id: int) -> None:
-        """Forgets the system operations that were foreseen for a machine and will now not happen."""
+        """Forgets the system operations that were foreseen for a machine and will
+        now not happen.
+        """
         self.db.execute("DELETE FROM gcp_operation WHERE vm = ? AND created > ?", (vm_id, self.now))
 
     # Operations
@@ -264,7 +272,10 @@ class Rows:
         self, project: str, where: str = "1", args: tuple[object, ...] = ()
     ) -> list[Json]:
         """Operations that have begun, oldest first, as the API shows them now."""
-        query = f"SELECT * FROM gcp_operation WHERE project = ? AND created <= ? AND {where} ORDER BY id"  # noqa: S608
+        query = (
+            "SELECT * FROM gcp_operation WHERE project = ? AND created <= ? AND"  # noqa: S608
+            f" {where} ORDER BY id"
+        )
         return [
             self.operation_body(row) for row in self.db.execute(query, (project, self.now, *args))
         ]

@@ -82,7 +82,9 @@ def body(rows: Rows, vm: Vm) -> Json:
 
 
 def fingerprint(value: object) -> str:
-    """A short hash of a value, as the API's fingerprints: an edit must give the one that it read."""
+    """A short hash of a value, as the API's fingerprints:
+    an edit must give the one that it read.
+    """
     import base64
     import hashlib
     import json

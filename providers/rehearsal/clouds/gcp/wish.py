@@ -46,7 +46,9 @@ class Wish(NamedTuple):
 
     @property
     def attachment(self) -> str:
-        """`nvidia-tesla-t4:1`, as a stockout names it; empty where the machine type brings the GPU."""
+        """`nvidia-tesla-t4:1`, as a stockout names it; empty where the machine type
+        brings the GPU.
+        """
         return (
             ""
             if self.machine.accelerator or not self.accelerator

@@ -88,7 +88,9 @@ class Server:
         store.close()
 
     def close(self) -> None:
-        """Ends the server and removes its socket; the process's end does so too. Again is nothing."""
+        """Ends the server and removes its socket; the process's end does so too.
+        Again is nothing.
+        """
         atexit.unregister(self.close)
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)

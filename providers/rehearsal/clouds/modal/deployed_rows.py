@@ -7,18 +7,22 @@ from typing import Any, NamedTuple
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS modal_deployed (
-  id TEXT PRIMARY KEY, name TEXT NOT NULL, environment TEXT NOT NULL, state TEXT NOT NULL, tags TEXT NOT NULL, created REAL NOT NULL,
-  published REAL, stopped REAL, idempotency TEXT NOT NULL);
+  id TEXT PRIMARY KEY, name TEXT NOT NULL, environment TEXT NOT NULL, state TEXT NOT NULL,
+  tags TEXT NOT NULL, created REAL NOT NULL, published REAL, stopped REAL,
+  idempotency TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS modal_function (
-  id TEXT PRIMARY KEY, app TEXT NOT NULL, name TEXT NOT NULL, live INTEGER NOT NULL, choices TEXT NOT NULL, region TEXT NOT NULL,
-  timeout_s REAL NOT NULL, retries INTEGER NOT NULL, scale TEXT NOT NULL, override TEXT NOT NULL, web INTEGER NOT NULL, url TEXT NOT NULL,
+  id TEXT PRIMARY KEY, app TEXT NOT NULL, name TEXT NOT NULL, live INTEGER NOT NULL,
+  choices TEXT NOT NULL, region TEXT NOT NULL, timeout_s REAL NOT NULL, retries INTEGER NOT NULL,
+  scale TEXT NOT NULL, override TEXT NOT NULL, web INTEGER NOT NULL, url TEXT NOT NULL,
   definition BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS modal_call (
-  id TEXT PRIMARY KEY, function TEXT NOT NULL, idempotency TEXT NOT NULL, created REAL NOT NULL, doom TEXT NOT NULL, task TEXT NOT NULL,
-  status TEXT NOT NULL, exception TEXT NOT NULL, ended REAL, attempts INTEGER NOT NULL);
+  id TEXT PRIMARY KEY, function TEXT NOT NULL, idempotency TEXT NOT NULL, created REAL NOT NULL,
+  doom TEXT NOT NULL, task TEXT NOT NULL, status TEXT NOT NULL, exception TEXT NOT NULL,
+  ended REAL, attempts INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS modal_container (
-  id TEXT PRIMARY KEY, app TEXT NOT NULL, function TEXT NOT NULL, call TEXT NOT NULL, choices TEXT NOT NULL, region TEXT NOT NULL,
-  created REAL NOT NULL, ready REAL NOT NULL, started REAL, delivered TEXT NOT NULL, gpu_count INTEGER NOT NULL, ended REAL);
+  id TEXT PRIMARY KEY, app TEXT NOT NULL, function TEXT NOT NULL, call TEXT NOT NULL,
+  choices TEXT NOT NULL, region TEXT NOT NULL, created REAL NOT NULL, ready REAL NOT NULL,
+  started REAL, delivered TEXT NOT NULL, gpu_count INTEGER NOT NULL, ended REAL);
 """
 INITIALIZING, DEPLOYED, STOPPED = "INITIALIZING", "DEPLOYED", "STOPPED"
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"

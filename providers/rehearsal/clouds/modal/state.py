@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS modal_app (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, environment TEXT NOT NULL, created REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS modal_image (id TEXT PRIMARY KEY, content TEXT NOT NULL, built REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS modal_image (
+  id TEXT PRIMARY KEY, content TEXT NOT NULL, built REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS modal_sandbox (
-  id TEXT PRIMARY KEY, app TEXT NOT NULL, name TEXT NOT NULL, idempotency TEXT NOT NULL, region TEXT NOT NULL, gpu TEXT NOT NULL,
-  exact INTEGER NOT NULL, gpu_count INTEGER NOT NULL, timeout_s REAL NOT NULL, created REAL NOT NULL, ready REAL NOT NULL, doom TEXT NOT NULL,
-  task TEXT NOT NULL, started REAL, delivered TEXT NOT NULL, ended REAL, status TEXT NOT NULL, tags TEXT NOT NULL, definition BLOB NOT NULL);
+  id TEXT PRIMARY KEY, app TEXT NOT NULL, name TEXT NOT NULL, idempotency TEXT NOT NULL,
+  region TEXT NOT NULL, gpu TEXT NOT NULL, exact INTEGER NOT NULL, gpu_count INTEGER NOT NULL,
+  timeout_s REAL NOT NULL, created REAL NOT NULL, ready REAL NOT NULL, doom TEXT NOT NULL,
+  task TEXT NOT NULL, started REAL, delivered TEXT NOT NULL, ended REAL, status TEXT NOT NULL,
+  tags TEXT NOT NULL, definition BLOB NOT NULL);
 """
 
 TERMINATED, TIMEOUT, INTERNAL_FAILURE = "TERMINATED", "TIMEOUT", "INTERNAL_FAILURE"
@@ -270,7 +273,8 @@ def new_id(prefix: str) -> str:
     import secrets
     import string
 
-    return f"{prefix}-{''.join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))}"
+    letters = string.ascii_letters + string.digits
+    return f"{prefix}-{''.join(secrets.choice(letters) for _ in range(22))}"
 
 
 def _many(db: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[Sandbox]:

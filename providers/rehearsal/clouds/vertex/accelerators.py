@@ -1,5 +1,5 @@
-"""What the rehearsed Vertex AI runs custom jobs on, and where. Owns this table, which is the server's
-and not the adapter's. Pure, imports nothing.
+"""What the rehearsed Vertex AI runs custom jobs on, and where. Owns this table, which is the
+server's and not the adapter's. Pure, imports nothing.
 
 Source: Google's discovery document aiplatform v1, revision 20261106: its accelerator types and
 locational endpoints, those where Compute Engine has GPUs. me-central2 is left out: it is open to

@@ -128,7 +128,9 @@ def _about(request: Request) -> tuple[list[str], list[str]]:
 
 
 def _name(request: Request) -> str:
-    return f"projects/{request.path['projectsId']}/locations/{request.path['locationsId']}/customJobs/{request.path['customJobsId']}"
+    path = request.path
+    place = f"projects/{path['projectsId']}/locations/{path['locationsId']}"
+    return f"{place}/customJobs/{path['customJobsId']}"
 
 
 def _named(table: Jobs, request: Request) -> Job:

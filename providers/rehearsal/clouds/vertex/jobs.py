@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 PROVIDER = "vertex"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS vertex_job (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, region TEXT NOT NULL, machine_type TEXT NOT NULL, gpu TEXT NOT NULL,
-  gpu_count INTEGER NOT NULL, nodes INTEGER NOT NULL, capacity TEXT NOT NULL, created REAL NOT NULL, wait_until REAL, body TEXT NOT NULL,
-  timeline TEXT NOT NULL, error TEXT NOT NULL, gone REAL NOT NULL);
+  id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, region TEXT NOT NULL,
+  machine_type TEXT NOT NULL, gpu TEXT NOT NULL, gpu_count INTEGER NOT NULL,
+  nodes INTEGER NOT NULL, capacity TEXT NOT NULL, created REAL NOT NULL, wait_until REAL,
+  body TEXT NOT NULL, timeline TEXT NOT NULL, error TEXT NOT NULL, gone REAL NOT NULL);
 """
 
 QUEUED, PENDING, RUNNING = "JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING"
@@ -67,7 +68,8 @@ class Job(NamedTuple):
     @property
     def name(self) -> str:
         """The resource name."""
-        return f"projects/{self.project}/locations/{self.region}/customJobs/{7_000_000_000_000_000_000 + self.id}"
+        number = 7_000_000_000_000_000_000 + self.id
+        return f"projects/{self.project}/locations/{self.region}/customJobs/{number}"
 
     def shown(self, now: float) -> Json:
         """The job as the API shows it now."""
@@ -146,7 +148,9 @@ class Jobs:
     # Stock
 
     def free(self, job: Job, at: float) -> int:
-        """How many machines of this kind the region can give at a moment, this job's own left out."""
+        """How many machines of this kind the region can give at a moment,
+        this job's own left out.
+        """
         line = self.store.stock(
             PROVIDER,
             job.region,
