@@ -12,13 +12,14 @@ import os
 import re
 import shutil
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from providers.engine.keys import ClusterKeys
 from providers.errors import GpusError, Problem, SpecError
 from providers.home import home, private, private_folder
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal import node
-from providers.remote.ssh import Key, given_key, made_key
+from providers.remote.ssh import given_key, made_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,24 +27,6 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 _ABOUT = "about.json"
-
-
-class Access(NamedTuple):
-    """The way to a cluster's machines. `settings` are those that it was bought with, by provider;
-    none of them is secret.
-    """
-
-    folder: Path
-    key: Key
-    settings: Mapping[str, Mapping[str, str]]
-
-    @property
-    def known_hosts(self) -> Path:
-        return self.folder / "known_hosts"
-
-    @property
-    def nodes(self) -> Path:
-        return self.folder / "nodes"
 
 
 def owner() -> str:
@@ -100,7 +83,7 @@ def make(
     name: str,
     settings: Mapping[str, Mapping[str, str]],
     ssh_key: str | os.PathLike[str] | None,
-) -> Access:
+) -> ClusterKeys:
     """The folder of a cluster that is about to be bought; an earlier one's key and pins are used
     again. Runs ssh-keygen.
     """
@@ -112,19 +95,20 @@ def make(
     partial = private(place / f"{_ABOUT}.new")
     partial.write_text(json.dumps(about), encoding="utf-8")
     partial.replace(place / _ABOUT)
-    return Access(place, key, plain)
+    return ClusterKeys(place, key)
 
 
-def opened(world: str, name: str) -> Access | None:
-    """The access to a cluster that was bought from this machine; None without one. Raises GpusError
+def opened(world: str, name: str) -> ClusterKeys | None:
+    """The keys of a cluster that was bought from this machine; None without one. Raises GpusError
     for a broken one.
     """
     place = folder(world, name)
     try:
         about = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
         given = about["ssh_key"]
-        key = made_key(place, f"gpus-{name}") if given is None else given_key(given)
-        return Access(place, key, about["settings"])
+        return ClusterKeys(
+            place, made_key(place, f"gpus-{name}") if given is None else given_key(given)
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.adapters.guard import Cloud
-    from providers.adhoc.access import Access
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
     from providers.model.machine import Node
@@ -56,7 +55,6 @@ class AsyncMachine:
         self,
         world: World,
         record: ClusterRecord,
-        access: Access | None,
         probe: Probe | None,
         let_go: Callable[[], Awaitable[bool]],
         *,
@@ -65,10 +63,9 @@ class AsyncMachine:
         stack: str = "",
         barred: str = "",
     ) -> None:
-        self._world, self.record, self._access, self._probe, self._let_go, self._holder = (
+        self._world, self.record, self._probe, self._let_go, self._holder = (
             world,
             record,
-            access,
             probe,
             let_go,
             holder,

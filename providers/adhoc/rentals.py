@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from providers.adhoc.access import Access
+    from providers.engine.keys import ClusterKeys
     from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
@@ -66,7 +66,7 @@ async def rent(
     world.journal.take(world.name, _use(owner), spec.name, holder, world.clock.now())
     try:
         way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
-        setup = spec.setup()._replace(ssh_public_key=way.key.public)
+        setup = spec.setup()._replace(ssh_public_key=way.public)
         cluster_spec = ClusterSpec(
             owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way)
         )
@@ -81,7 +81,6 @@ async def rent(
     return AsyncMachine(
         world,
         record,
-        way,
         probe(world, way, pinned=True, account=account_of(world, record)),
         lambda: let_go(world, spec.name),
         holder=(_use(owner), holder),
@@ -130,7 +129,6 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
                 AsyncMachine(
                     world,
                     record,
-                    way,
                     look_at,
                     lambda name=cluster_name: let_go(world, name),  # type: ignore[misc]
                     process=process,
@@ -243,7 +241,7 @@ def _again(world: World, name: str) -> str:
 
 
 def probe(
-    world: World, way: Access, *, pinned: bool = False, account: Account | None = None
+    world: World, way: ClusterKeys, *, pinned: bool = False, account: Account | None = None
 ) -> SshProbe | StandInProbe:
     """How the machines of a cluster are looked at: over ssh, or through their stand-ins in a
     rehearsal.

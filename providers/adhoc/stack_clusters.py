@@ -325,7 +325,7 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
         raise GpusError(f"{record.cluster}: it is declared: pulumi destroy -s {one.stack} ends it")
 
     if isinstance(way, str):
-        return AsyncMachine(world, record, None, None, ends, stack=one.stack, barred=way)
+        return AsyncMachine(world, record, None, ends, stack=one.stack, barred=way)
     if world.name == REHEARSAL and not all(
         (way.line(node).folder / "bin").is_dir()  # type: ignore[union-attr]
         for node in record.machines
@@ -333,7 +333,7 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
         # Nobody has looked into it before: a look furnishes its stand-ins.
         for node in record.machines:
             await way(node, record)
-    return AsyncMachine(world, record, None, way, ends, stack=one.stack)
+    return AsyncMachine(world, record, way, ends, stack=one.stack)
 
 
 def only_job(world: str | None = None, stack: str = "") -> str:

@@ -29,12 +29,17 @@ TOKEN_BYTES = 24
 
 
 class ClusterKeys(NamedTuple):
-    """What this machine keeps of a declared cluster. `key` is None where there is none: a rehearsal
-    needs no OpenSSH.
+    """What this machine keeps of a cluster. `key` is None where there is none: a rehearsal needs no
+    OpenSSH.
     """
 
     folder: Path
     key: Key | None
+
+    @property
+    def public(self) -> str:
+        """The public half of the key; empty without one."""
+        return "" if self.key is None else self.key.public
 
     @property
     def known_hosts(self) -> Path:

@@ -158,11 +158,10 @@ class CheckedProbe:
         that is kept here.
         """
         if handle not in self._bearing:
-            public = self._way.key.public if self._way.key is not None else ""
             for entry in self._world.journal.orders(
                 self._world.name, self._wanted.owner, self._wanted.cluster
             ):
-                if entry.order.setup.own_public_key == public:
+                if entry.order.setup.own_public_key == self._way.public:
                     self._bearing.update(entry.handles)
         return handle in self._bearing
 
