@@ -105,7 +105,7 @@ def loads(text: str) -> Any:
     """What the first document of a text holds, in plain types. Raises ValueError. Its time and
     memory are bounded, whatever the text is.
     """
-    import yaml  # type: ignore[import-untyped]  # PyYAML comes with pulumi and brings no types
+    import yaml  # PyYAML comes with pulumi and brings no types
 
     # libyaml is what yaml.v3's parser was translated from. Only events are taken: a composer calls
     # itself at each level.
