@@ -470,6 +470,8 @@ def main() -> int:
         help="with Docker, busybox and sshd by apt, for the tests that start them",
     )
     arguments = parser.parse_args()
+    # What is made here can be used by its owner, and changed by no stranger, whatever the umask.
+    os.umask(os.umask(0o077) & 0o077 | 0o002)
     started = time.monotonic()
     try:
         check_machine()

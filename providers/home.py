@@ -77,6 +77,7 @@ def private_folder(folder: Path) -> Path:
     for each in (*reversed(folder.parents), folder):
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
+            each.chmod(0o700)
     return folder
 
 
@@ -92,8 +93,21 @@ def private(path: Path) -> Path:
             with contextlib.suppress(OSError):
                 path.chmod(0o600)
     except FileNotFoundError:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            os.fchmod(file, 0o600)
+        finally:
+            os.close(file)
     return path
+
+
+def keep_own_rights() -> None:
+    """Lets this process and those that it starts use the files that they make, whatever the umask;
+    what that keeps from others stays kept.
+    """
+    import os
+
+    os.umask(os.umask(0o077) & 0o077)
 
 
 @contextmanager

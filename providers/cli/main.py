@@ -25,6 +25,7 @@ from providers.cli.options import add_world
 from providers.cli.output import CUT, INTERRUPTED, NOTHING, OK, WRONG, complain
 from providers.cli.plan import add_plan
 from providers.errors import AllFailed, GpusError, Problem, SpecError
+from providers.home import keep_own_rights
 from providers.model.screen import on_screen
 from providers.model.worlds import REHEARSAL
 
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code. Messages go to stderr, answers to stdout."""
     # An answer is short work that makes no garbage: looking for some costs a tenth of it.
     gc.disable()
+    keep_own_rights()
     try:
         with on_screen():
             return _main(list(sys.argv[1:] if argv is None else argv))

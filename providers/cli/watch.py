@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from providers.cli import stackfile
 from providers.cli.arguments import Parser
 from providers.errors import Problem, SpecError
+from providers.home import private
 from providers.model import duration
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class RoundLog:
     def __init__(self, path: str | None) -> None:
         self._path = Path(path) if path is not None else None
         if self._path is not None:
+            if not self._path.exists():
+                private(self._path)
             self._path.open(
                 "a", encoding="utf-8"
             ).close()  # a file that cannot be written is told before anything is done

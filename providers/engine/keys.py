@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import GpusError
-from providers.home import home, private_folder
+from providers.home import home, private, private_folder
 from providers.model.machine import OWN_KEY
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal import node as standin
@@ -131,8 +131,9 @@ def token(world: str, owner: str, cluster: str) -> str:
         if place.exists():
             return place.read_text(encoding="ascii").strip()
         private_folder(place.parent)
-        place.touch(mode=0o600)
-        place.write_text(made := f"gpus-{secrets.token_urlsafe(TOKEN_BYTES)}", encoding="ascii")
+        private(place).write_text(
+            made := f"gpus-{secrets.token_urlsafe(TOKEN_BYTES)}", encoding="ascii"
+        )
     except OSError as error:
         raise GpusError(
             f"{place}: wanted a place for the service's token, found {error.strerror or error}"

@@ -11,6 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
+from providers.home import keep_own_rights
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -57,6 +59,7 @@ def serve(make: Callable[[str], Service]) -> int:
 
     # Start-up makes no garbage worth looking for.
     gc.disable()
+    keep_own_rights()
     lean_pydantic()
     lean_protocol()
     import asyncio

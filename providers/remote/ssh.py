@@ -327,7 +327,8 @@ def made_key(folder: Path, comment: str) -> Key:
                 f"wanted a new ssh key at {private}, found that ssh-keygen failed:"
                 f" {done.stderr.strip() or done.returncode}"
             )
-        private.with_name(f"{private.name}.pub").chmod(0o600)
+        for half in (private, private.with_name(f"{private.name}.pub")):
+            half.chmod(0o600)
     return Key(private, _public(private), own=True)
 
 

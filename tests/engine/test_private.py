@@ -1,11 +1,14 @@
 """What is kept between runs is its owner's alone, whatever the umask: folders 0700, files 0600."""
 
 import os
+import stat
 import subprocess
 import sys
 
 import pytest
 
+from providers.cli.main import main
+from providers.cli.watch import RoundLog
 from providers.home import home, private, private_folder
 
 
@@ -17,7 +20,15 @@ def open_to_others(root):
     )
 
 
-@pytest.mark.parametrize("umask", ["0", "0o022", "0o002"])
+def closed_to_owner(root):
+    return sorted(
+        f"{oct(path.stat().st_mode)} {path}"
+        for path in (root, *root.rglob("*"))
+        if path.stat().st_mode & 0o600 != 0o600
+    )
+
+
+@pytest.mark.parametrize("umask", ["0", "0o022", "0o002", "0o077", "0o777"])
 def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask) -> None:
     """A machine acquired and kept, and a look at it from the command line: every file and folder of
     the home.
@@ -49,6 +60,7 @@ def test_a_rehearsal_life_leaves_nothing_open_to_others(tmp_path, umask) -> None
         assert done.returncode == 0, done.stdout + done.stderr
     assert (place / "rehearsal.db").exists() and (place / "journal.db").exists()
     assert open_to_others(place) == []
+    assert closed_to_owner(place) == []
 
 
 def test_an_open_home_is_closed_with_a_line(tmp_path, monkeypatch, capsys) -> None:
@@ -72,8 +84,31 @@ def test_files_and_folders_are_private_whatever_the_umask(tmp_path) -> None:
         folder = private_folder(tmp_path / "a" / "b")
         made = private(folder / "new")
         (folder / "old").write_text("kept")
+        (folder / "old").chmod(0o666)
         old = private(folder / "old")
     finally:
         os.umask(before)
-    assert open_to_others(tmp_path / "a") == []
+    assert open_to_others(tmp_path / "a") == closed_to_owner(tmp_path / "a") == []
     assert made.read_text() == "" and old.read_text() == "kept"
+
+
+def test_a_command_keeps_its_owners_rights_and_hides_what_the_umask_hides(tmp_path, monkeypatch):
+    """A umask that takes rights from the user himself leaves no folder that nobody can use; the
+    log of a watch is the user's alone.
+    """
+    log, place = tmp_path / "watch.jsonl", tmp_path / "gpus"
+    monkeypatch.setenv("GPUS_HOME", str(place))
+    before = os.umask(0o777)
+    try:
+        found = main(["ps"])
+        inherited = os.umask(0o777)
+        os.umask(0o000)
+        RoundLog(str(log))
+    finally:
+        os.umask(before)
+    assert (found, inherited) == (0, 0o077)
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    log.chmod(0o640)
+    RoundLog(str(log))
+    assert stat.S_IMODE(log.stat().st_mode) == 0o640
+    assert not place.exists() or closed_to_owner(place) == []

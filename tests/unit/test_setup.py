@@ -273,3 +273,29 @@ def test_a_mirror_that_does_not_answer_does_not_end_the_set_up(
     monkeypatch.setattr(setup.os, "geteuid", lambda: 0)
     setup.install_servers()
     assert "no route to the mirror" in (told := capsys.readouterr().out) and "skipped" in told
+
+
+@pytest.mark.parametrize(
+    ("umask", "within"), [(0o777, 0o077), (0o000, 0o002), (0o077, 0o077), (0o022, 0o022)]
+)
+def test_set_up_works_with_any_umask_and_lets_no_stranger_change_its_tools(
+    setup, monkeypatch, umask, within
+) -> None:
+    """Its owner can use what it makes; others cannot write it; what the umask hides stays hidden."""
+    seen = []
+    monkeypatch.setattr(sys, "argv", ["setup.py"])
+    monkeypatch.setattr(setup, "check_machine", lambda: seen.append(os.umask(0o022)))
+    for step in (
+        "make_environment",
+        "compile_sources",
+        "get_tools",
+        "activation",
+        "make_stacks",
+    ):
+        monkeypatch.setattr(setup, step, lambda **_more: None)
+    before = os.umask(umask)
+    try:
+        assert setup.main() == 0
+    finally:
+        os.umask(before)
+    assert seen == [within]

@@ -12,7 +12,7 @@ from providers.engine.keys import folder
 from providers.engine.readiness.access import key_probe
 from providers.engine.runtime.tasks import repeated
 from providers.errors import GpusError
-from providers.home import private_folder
+from providers.home import private, private_folder
 from providers.model.machine import RUNNING
 from providers.model.workload import ROOT
 from providers.model.worlds import REHEARSAL
@@ -48,8 +48,7 @@ async def save_output(world: World, adapter: Cloud, record: ClusterRecord) -> No
                 continue
             place = folder(world.name, record.owner, record.cluster) / _PLACE
             private_folder(place)
-            path = place / str(number)
-            path.touch(mode=0o600)
+            path = private(place / str(number))
             path.write_text(text[-KEPT_BYTES:], encoding="utf-8")
         except (GpusError, OSError) as error:
             world.report(
