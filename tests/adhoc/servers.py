@@ -300,7 +300,8 @@ class Bench:
 def ssh_server(request, tmp_path):
     folder = tmp_path / "host"
     folder.mkdir()
-    server = {"asyncssh": AsyncSshServer, "sshd": SshdServer}[request.param](Host(folder))
+    kind = AsyncSshServer if request.param == "asyncssh" else SshdServer
+    server = kind(Host(folder))
     yield server
     server.stop()
 

@@ -13,6 +13,7 @@ from providers.adhoc import access, rentals
 from providers.home import home
 from providers.rehearsal.store import open_store
 from tests.adhoc.provision_rig import machines, python
+from tests.present import present
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -39,7 +40,7 @@ def test_the_block_of_the_readme(tmp_path, capfd) -> None:
         c.get("out.json")
         assert (
             c.gpu == "H100:8"
-            and c.price_usd_per_hour == c.record.micro_usd / 1e6
+            and c.price_usd_per_hour == present(c.record.micro_usd) / 1e6
             and c.record.ends_at - c.record.launched_at == 3600
         )
     assert json.loads((tmp_path / "out.json").read_text()) == {"ok": True}

@@ -4,8 +4,16 @@ import pytest
 from grpclib import GRPCError, Status
 
 from providers.adapters.modal import MANIFEST, errors
+from providers.errors import CloudError
 from providers.rehearsal.clouds.modal import console
 from providers.testing.contract import Harness, cases
+
+
+def provoked(code: str) -> CloudError:
+    found = errors.classify(GRPCError(Status[code], "any words"), creating=True)
+    assert isinstance(found, CloudError)
+    return found
+
 
 HARNESS = Harness(
     MANIFEST,
@@ -14,7 +22,7 @@ HARNESS = Harness(
     edited={"gpu_type": "T4"},
     create=("SandboxCreate",),
     delete="SandboxTerminate",
-    provoke=lambda code: errors.classify(GRPCError(Status[code], "any words"), creating=True),
+    provoke=provoked,
     page=50,
 )
 

@@ -335,10 +335,6 @@ class _Process:
         self._engine = engine
         self._plugin = Plugin()
 
-    def _log(self, severity: str, urn: str, text: str) -> None:
-        if severity != "progress":
-            self.said.append(f"{severity}: {text}")
-
     async def __aenter__(self) -> Plugin:
         self._engine.plugin = await self._plugin.__aenter__()
         return self._plugin

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import Future, as_completed
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
@@ -82,7 +82,9 @@ def results(found: Sequence[Point], at_once: int = 0) -> Iterator[Result]:
         # threads from piling up. The standard library's pools wait for ever for a point whose
         # process died.
         with ProcessPool(width, max_tasks=40, context=multiprocessing.get_context("spawn")) as pool:
-            waited = {pool.schedule(one, [point], timeout=LONGEST_S): point for point in mine}
+            waited: dict[Future[Result], Point] = {
+                pool.schedule(one, [point], timeout=LONGEST_S): point for point in mine
+            }
             for future in as_completed(waited):
                 error = future.exception()
                 yield (

@@ -116,7 +116,7 @@ TABLE = {
         "clore", "RTX-4090:2", "RTX-4090:1", "RTX-3090:1", "RTX-3090", spot={"capacity": ["spot"]}
     ),
 }
-SERVICE = {
+SERVICE: dict[str, Any] = {
     "kind": "service",
     "gpu": "L4:1",
     "providers": ["modal"],

@@ -348,7 +348,7 @@ def test_a_dead_proxy_is_named_and_its_password_is_not(monkeypatch, tmp_path) ->
     market.close()
 
 
-FLEET = {
+FLEET: dict[str, Any] = {
     "LaunchTemplateConfigs": [
         {"LaunchTemplateSpecification": {"LaunchTemplateName": "abc", "Version": "1"}}
     ],

@@ -19,10 +19,10 @@ from providers.engine import operations
 from providers.engine.desired import ClusterSpec
 from providers.engine.market import collect
 from providers.engine.record import ClusterRecord
-from providers.engine.runtime.world import open_world
+from providers.engine.runtime.world import World, open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
-from providers.rehearsal.clouds.clore import KEY
+from providers.rehearsal.clouds.clore import KEY, Pace
 from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import Store
@@ -39,9 +39,9 @@ class Market:
         self.store = Store(folder / "rehearsal.db", clock=self.clock.now)
         self.store.begin()
         self.state = State(self.store)
-        self.server = start(self.store, LIVE_PACE)
-        self.lines: list[tuple[str, str]] = []
-        self.opened: list[Client] = []
+        self.server = start(self.store, Pace(*LIVE_PACE))
+        self.lines: list[str] = []
+        self.opened: list[Client | World] = []
 
     def sleep(self, seconds) -> None:
         self.clock.advance(seconds)

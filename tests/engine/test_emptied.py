@@ -37,7 +37,7 @@ def test_the_error_and_the_record_say_that_nothing_runs(lab) -> None:
         " nothing is billed; the next `up` tries again"
     )
     assert second.startswith("train: wanted H100:8, none was acquired")
-    assert isinstance(error, AllFailed) and error.attempts
+    assert isinstance(error, Emptied) and error.attempts
     assert (
         error.record.status,
         error.record.micro_usd,

@@ -10,7 +10,7 @@ from providers.adapters.aws import MANIFEST as AWS
 from providers.adapters.aws import client
 from providers.adapters.aws.errors import from_response
 from providers.adapters.clore import MANIFEST as CLORE
-from providers.adapters.clore import worlds as clore
+from providers.adapters.clore.client import Client
 from providers.adapters.clore.memory import Memory
 from providers.engine import operations
 from providers.engine.runtime.accounts import said
@@ -179,15 +179,17 @@ def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch) -> None:
     """
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setenv("CLORE_API_KEY", "first-secret-key")
-    account = CLORE.connect("live", {}).account
+    mine: Any = CLORE.connect("live", {})
+    account = mine.account
     assert list(account) == ["key"] and "first" not in str(account) and len(account["key"]) == 12
     monkeypatch.delenv("CLORE_API_KEY")
     with pytest.raises(NotConfigured, match=account["key"]):
         CLORE.connect("live", account)
-    assert CLORE.connect("live", {}).account == {}
+    nobody: Any = CLORE.connect("live", {})
+    assert nobody.account == {}
     monkeypatch.setenv("CLORE_API_KEY", "second-secret-key")
     seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(clore.Client, "my_orders", lambda _self, **_rest: seen)
+    monkeypatch.setattr(Client, "my_orders", lambda _self, **_rest: seen)
     with pytest.raises(NotConfigured, match="found one of another") as caught:
         CLORE.connect("live", account)
     assert "secret-key" not in str(caught.value)
@@ -197,4 +199,5 @@ def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch) -> None:
     with pytest.raises(NotConfigured):
         CLORE.connect("live", account)
     seen.append({"id": 4711})
-    assert account == CLORE.connect("live", account).account
+    again: Any = CLORE.connect("live", account)
+    assert account == again.account

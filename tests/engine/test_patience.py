@@ -4,14 +4,16 @@ what a deletion may say.
 
 import threading
 import time
+from collections.abc import Coroutine
 from contextlib import contextmanager
-from typing import Never
+from typing import Any, Never
 
 import pytest
 
 from providers.adhoc import access, rentals
 from providers.engine import budget, operations
 from providers.engine.runtime import deadlines
+from providers.engine.runtime.world import World
 from providers.engine.termination import inventory, verdicts
 from providers.errors import BadCredentials, GpusError, HalfMade, OutcomeUnknown, RateLimited
 from providers.testing.fake_adapter import FakeCloud
@@ -245,11 +247,12 @@ def test_an_order_that_cannot_be_looked_up_holds_a_destroy_up_for_a_bounded_time
     record = bought(many, "alpha", "train")
     assert record.status == "unsettled"
     many.alpha.heal("resume")
-    work = (
-        (lambda world: operations.delete(world, record))
-        if settles == "one cluster"
-        else (lambda world: operations.settle(world, "own"))
-    )
+
+    def work(world: World) -> Coroutine[Any, Any, Any]:
+        if settles == "one cluster":
+            return operations.delete(world, record)
+        return operations.settle(world, "own")
+
     with hung(many.alpha, methods=("find", "observe", "delete", "resume", "poll")):
         began = time.monotonic()
         with pytest.raises(HalfMade, match=r"no answer within .*`gpus check alpha` gets an answer"):

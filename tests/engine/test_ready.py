@@ -9,7 +9,7 @@ import pytest
 
 from providers import errors
 from providers.engine import operations
-from providers.model.machine import FAILED, GONE, PREEMPTED
+from providers.model.machine import FAILED, GONE, PREEMPTED, Handle
 from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, ProbeResult
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import Killed, ask, run, wanted
@@ -22,7 +22,8 @@ class Staged:
 
     def __init__(self, lab, *story, ready_after=None, on=None) -> None:
         self.lab, self.story, self.on = lab, story, on or (lambda _node, _seconds: None)
-        self.looks, self.began = [], {}
+        self.looks: list[tuple[str, float, ProbeResult]] = []
+        self.began: dict[Handle, float] = {}
 
     async def __call__(self, node, placed):
         began = self.began.setdefault(node.handle, self.lab.clock.now())
@@ -50,7 +51,7 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
     """Preempted after 60 s while ssh is refused, or failed at 5 s: the wait ends within one poll of
     the new status, and the next place is asked.
     """
-    ended = {}
+    ended: dict[str, float] = {}
 
     def end(node, seconds) -> None:
         if node.region == "north" and seconds >= after and not ended:

@@ -3,6 +3,7 @@ its place is closed by it.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,8 @@ class Cloud:
     """Google's rehearsal cloud, in which `mine` holds one machine and another run uses it."""
 
     def __init__(self) -> None:
-        self.store, self.lines = open_store(), []
+        self.store = open_store()
+        self.lines: list[Any] = []
         for step in ("create", "stockout", "delete"):
             self.store.set_latency("gcp", step, 0.0)
         self.reserve("mine")

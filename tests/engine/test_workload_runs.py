@@ -14,6 +14,7 @@ from providers.engine.readiness import access, handover
 from providers.engine.reconcile.status import with_status
 from providers.errors import AllFailed, GpusError
 from providers.model.workload import ROOT
+from providers.rehearsal.node import StandInProbe
 from tests.engine.test_workloads import CLOUDS, JOB, MACHINES, SERVICE
 from tests.present import present
 
@@ -35,10 +36,11 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None
     wanted = lab.wanted({**SEVERAL, "gpu": CLOUDS[provider]})
     record = lab.create(wanted)
     assert record.status == "running" and len(record.machines) == 2
-    looker = present(access.key_probe(lab.world, "owner1", "t"))
+    looker = access.key_probe(lab.world, "owner1", "t")
+    assert isinstance(looker, StandInProbe)
     order = lab.world.journal.orders("rehearsal", "owner1")[0].order
     for rank, node in enumerate(record.machines):
-        line = present(looker.line(node))
+        line = looker.line(node)
         peers = line.path(f"{ROOT}/peers")
         assert Path(peers).read_text().split() == [each.internal_ip for each in record.machines]
         told = 'echo "$GPUS_NODE_RANK of $GPUS_NODES, $GPUS_LEADER, $GPUS_ADDRESS, $*"'
@@ -68,7 +70,9 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig) -> None:
     """By login as live: the file is the machine's, and no order, state or journal holds it."""
     lab = rig("gcp")
     record = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
-    line = present(present(access.key_probe(lab.world, "owner1", "t")).line(record.machines[0]))
+    looker = access.key_probe(lab.world, "owner1", "t")
+    assert isinstance(looker, StandInProbe)
+    line = looker.line(record.machines[0])
     token = keys.token("rehearsal", "owner1", "t")
     assert Path(line.path(f"{ROOT}/token")).read_text() == token
     assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(

@@ -1,12 +1,14 @@
 """The edit table, row by row."""
 
+from typing import Any
+
 import pytest
 
 from providers.plugin import diff, outputs
 from providers.plugin.properties import UNKNOWN
 from providers.plugin.schema import CLUSTER_INPUTS
 
-OLD = {
+OLD: dict[str, Any] = {
     "world": "rehearsal",
     "owner": "o1",
     "cluster": "train",
@@ -18,7 +20,7 @@ OLD = {
     "ttl": "20h",
     "disk_gib": 200,
 }
-RUNNING = {
+RUNNING: dict[str, Any] = {
     "status": "running",
     "provider": "gcp",
     "region": "r1",

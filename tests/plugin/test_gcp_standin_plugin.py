@@ -64,7 +64,7 @@ def test_a_network_lives(tmp_path, monkeypatch) -> None:
     ).inputs
     assert properties.decode(inputs).values["name"] == "train-network-0102030"
     preview = call(servicer, "Create", properties=inputs, preview=True)
-    assert (preview.id, properties.decode(preview.properties).unknown) == ("", {"selfLink"})
+    assert preview.id == "" and properties.decode(preview.properties).unknown == {"selfLink"}
     made = call(servicer, "Create", properties=inputs)
     assert made.id == "projects/rehearsal/global/networks/train-network-0102030"
     assert (

@@ -3,6 +3,7 @@ where it is certainly what a run left behind.
 """
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,8 @@ def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan)
     """A machine that another copy of the state, or somebody unknown, has made is named and never
     deleted by an `up`.
     """
-    node = SimpleNamespace(mark=Mark("own", *mark, "f1"))
+    cluster, generation = mark
+    node: Any = SimpleNamespace(mark=Mark("own", cluster, generation, "f1"))
     assert orphans.is_orphan(node, CLAIMS, declared, {"train", "eval"}) is orphan
 
 

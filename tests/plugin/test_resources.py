@@ -1,6 +1,7 @@
 """What happens in the program: the parts that need no engine."""
 
 import contextvars
+from typing import cast
 
 import pulumi
 import pytest
@@ -78,10 +79,10 @@ def test_an_interrupt_ends_only_pulumis_own_runner(monkeypatch) -> None:
 class Config:
     """A stack's configuration with this text under every key."""
 
-    def __init__(self, text) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
 
-    def get(self, _key):
+    def get(self, _key: str) -> str:
         return self.text
 
 
@@ -99,14 +100,14 @@ def test_clusters_nested_too_deep_are_one_message(text) -> None:
     with pytest.raises(
         pulumi.RunError, match="wanted at most 50 levels of lists and mappings, found more"
     ):
-        config.clusters_of(Config(text))
+        config.clusters_of(cast("pulumi.Config", Config(text)))
 
 
 @pytest.mark.parametrize("text", ["{x", "x" * 5_000, "[1]", "1e99999", "9" * 5_000])
 def test_clusters_that_are_no_map_are_shown_in_short(text) -> None:
     """A text, a list, a number of any length."""
     with pytest.raises(pulumi.RunError, match="wanted a map of clusters by name") as caught:
-        config.clusters_of(Config(text))
+        config.clusters_of(cast("pulumi.Config", Config(text)))
     assert len(str(caught.value)) < 300
 
 

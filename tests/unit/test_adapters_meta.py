@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,7 +223,8 @@ def test_a_cloud_that_lacks_what_only_some_answer_says_the_default() -> None:
     """Behind the guard every optional question has an answer; the adapter is asked only where it
     has one.
     """
-    fake = FakeCloud("alpha", None)
+    unused: Any = None
+    fake = FakeCloud("alpha", unused)
     plain, logging = Cloud(fake), Cloud(type("Logs", (), {"log": lambda self, handle: "boot"})())
     assert (plain.logs, plain.reprices, plain.account, plain.not_configured, plain.remarks) == (
         False,
@@ -231,7 +233,7 @@ def test_a_cloud_that_lacks_what_only_some_answer_says_the_default() -> None:
         "",
         (),
     )
-    assert plain.log(None) == "" and (logging.logs, logging.log(None)) == (True, "boot")
+    assert plain.log(unused) == "" and (logging.logs, logging.log(unused)) == (True, "boot")
 
 
 @every
@@ -265,7 +267,7 @@ def test_an_adapters_data_is_dated(name) -> None:
         f"{name}: wanted offers with a price, found neither bundled nor live ones"
     )
     # Some sources tell the year alone.
-    assert all(re.fullmatch(r"20\d\d(-\d\d(-\d\d)?)?", day) for day in days), days
+    assert all(re.fullmatch(r"20\d\d(-\d\d(-\d\d)?)?", str(day)) for day in days), days
     for path in home(name).rglob("*"):
         if path.suffix in {".csv", ".json", ".yaml", ".toml"}:
             readers = [
@@ -395,7 +397,7 @@ def test_a_fifth_provider_touches_its_own_folder_alone(dummy) -> None:
 
     world = open_world("rehearsal", clock=StoreClock(open_store()))
     try:
-        cloud = world.adapter("dummy").real
+        cloud: Any = world.adapter("dummy").real
         assert cloud.machines is dummy().CLOUDS["one"].machines
         record = run(
             operations.create(world, ClusterSpec("own", "train", ask, Setup(), "f1"), "gen1")

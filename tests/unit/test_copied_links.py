@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from providers.errors import GpusError
 from providers.remote import files
 from providers.remote.unpack import Limits, unpacked
 from tests.unit.test_copies import END, GOOD, Sends, header, padded
@@ -159,5 +160,5 @@ def test_a_stream_without_end_is_one_line_in_words(tmp_path):
     """What goes on after the end is not taken for the sender's failure."""
     said = subprocess.run(["head", "-c", "3000000", "/dev/zero"], capture_output=True, check=True)
     (tmp_path / "sent").write_bytes(GOOD + said.stdout)
-    with pytest.raises(files.GpusError, match="goes on after it; what came before, 1 bytes"):
+    with pytest.raises(GpusError, match="goes on after it; what came before, 1 bytes"):
         asyncio.run(files.get(Sends(f"exec cat {tmp_path}/sent"), "out", tmp_path / "out"))

@@ -288,11 +288,22 @@ def test_a_size_as_people_write_it(text, size) -> None:
 class Sends:
     """A line to a machine that answers any command with this."""
 
-    def __init__(self, script) -> None:
+    shown, stand_in = "", True
+
+    def __init__(self, script: str) -> None:
         self.script = script
 
-    def command(self, _asked):
+    def path(self, path: str) -> str:
+        return path
+
+    def command(self, _asked: str | None) -> LocalCommand:
         return LocalCommand(("sh", "-c", self.script))
+
+    def login(self) -> LocalCommand:
+        raise NotImplementedError
+
+    def tunnel(self, _here: int, _there: int) -> LocalCommand | None:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 at the same paths.
 """
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -19,7 +21,7 @@ SERVICE = {"kind": "service", "gpu": "L4:1"}
 RUN = {"command": "python3 t.py"}
 VLLM = {"launcher": "vllm", "model": "meta-llama/Llama-3.2-1B", "dtype": "bf16"}
 
-BAD = {
+BAD: dict[str, Any] = {
     "a-token-in-env": (
         {**JOB, "workload": {**RUN, "env": {"HF_TOKEN": TOKEN}}},
         ["workload.env.HF_TOKEN"],

@@ -27,8 +27,8 @@ every = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 def parts(page):
     """The page's lines outside code blocks, as (number, line), and those inside them."""
-    prose: list[str] = []
-    code: list[str] = []
+    prose: list[tuple[int, str]] = []
+    code: list[tuple[int, str]] = []
     inside = False
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if line.lstrip().startswith("```"):

@@ -4,7 +4,9 @@ provider by that provider's own rule.
 
 import re
 import shlex
+from decimal import Decimal
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -195,13 +197,16 @@ def test_a_clore_order_has_the_markets_entry_point_in_place_of_the_images() -> N
     section = present(CLORE.programs.runs)(made, script(made, inside=True), "service", {})
     chosen = read(section)
     assert chosen.image == "vllm/vllm-openai:latest" and "gunzip" in chosen.command
+    order: Any = SimpleNamespace(setup=Setup(), mark=Mark("o", "c", "g", "f"), joins=())
+    candidate: Any = SimpleNamespace(machine_type="server-1", capacity="on-demand")
+    terms: Any = SimpleNamespace(coin="USD-Blockchain")
     sent = [
         clore_body(
-            SimpleNamespace(setup=Setup(), mark=Mark("o", "c", "g", "f"), joins=()),
-            SimpleNamespace(machine_type="server-1", capacity="on-demand"),
+            order,
+            candidate,
             each,
-            SimpleNamespace(coin="USD-Blockchain"),
-            1,
+            terms,
+            Decimal(1),
             "",
             str,
         )

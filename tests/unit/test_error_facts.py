@@ -7,6 +7,7 @@ source and a date.
 """
 
 import json
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from providers.adapters.clore import client as clore_client
 from providers.adapters.clore import errors as clore
 from providers.adapters.gcp import errors as gcp
 from providers.adapters.modal import errors as modal
+from providers.errors import CloudError
 from providers.model.offer import Candidate, Offer
 from providers.model.place import Scope
 
@@ -122,7 +124,7 @@ DISKS = {**REGIONAL, "metricName": "compute.googleapis.com/ssd_total_gb"}
 CPUS = {**REGIONAL, "metricName": "compute.googleapis.com/cpus"}
 GLOBAL = {"metricName": "compute.googleapis.com/gpus_all_regions", "limitName": "L", "limit": 0}
 
-GOOGLE = {
+GOOGLE: dict[str, tuple[Callable[[], CloudError], type[CloudError], str | None]] = {
     "ZONE_RESOURCE_POOL_EXHAUSTED": (
         lambda: operation("ZONE_RESOURCE_POOL_EXHAUSTED"),
         errors.NoCapacity,
@@ -458,6 +460,7 @@ def test_what_modal_answers(name) -> None:
 
     creating, reading, scope = SANDBOX[name]
     found = modal.classify(GRPCError(Status[name], "words"), creating=True, token="token")
+    assert isinstance(found, CloudError)
     assert (creating, scope) == (type(found), scope_name(found.scopes))
     assert reading is type(modal.classify(GRPCError(Status[name], "words")))
 

@@ -247,13 +247,14 @@ def test_boolean_is_no_number(where, value) -> None:
 def at(path, value):
     """A declaration that has a value at a path, and is right besides."""
     raw: dict[str, Any] = {"gpu": "H100:8", "kind": "job" if "workload" in path else "machine"}
-    raw |= (
+    more: dict[str, Any] = (
         {"fallback": [{"gpu": "A100-80GB:8"}]}
         if "fallback" in path
         else {"prices": {"overrides": [{"provider": "gcp"}]}}
         if "prices" in path
         else {}
     )
+    raw |= more
     raw |= {"gpu": {"type": "H100"}} if path.startswith("gpu.") else {}
     if "workload" in path:
         raw["workload"] = {"command": "true", "model": "7b"}

@@ -3,6 +3,7 @@ choices, and what is said of each.
 """
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -77,11 +78,12 @@ def test_a_strangers_host_is_bought_only_where_it_is_named_or_asked_for() -> Non
     assert [found.provider for found in plan.candidates] == ["gcp"] and plan.rejected_by_rule == {
         "marketplace": 1
     }
-    for more in [
+    choices: tuple[dict[str, Any], ...] = (
         {"providers": ("bazaar",)},
         {"providers": ("gcp", "bazaar")},
         {"marketplaces": True},
-    ]:
+    )
+    for more in choices:
         assert present(make(ask(**more), offers, ABLE).best).provider == "bazaar"
     assert make(ask(providers=("gcp",), marketplaces=True), offers, ABLE).rejected_by_rule == {
         "provider": 1

@@ -8,9 +8,9 @@ from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.planner import render
-from providers.planner.describe import change_line
+from providers.planner.describe import ask_text, change_line
 from providers.planner.plan import Plan, make
-from providers.planner.summary import CurrentCost, summarize
+from providers.planner.summary import CurrentCost, best_rows, summarize
 
 ABLE = {"gcp": Capabilities("gcp", capacities=frozenset({"on-demand", "spot"}), max_nodes=4)}
 SPOT_FIRST = (Capacity("spot"), Capacity("on-demand"))
@@ -78,7 +78,7 @@ def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out
     date and what is left out are told.
     """
     made = plan(entries=(Choice("H100", 8, nodes=2, capacity=SPOT_FIRST),))
-    rows = render.best_rows(made)
+    rows = best_rows(made)
     assert [(row.candidate.provider, row.candidate.micro_usd, row.refused) for row in rows] == [
         ("gcp", 52_220_000, ""),
         ("aws", 110_080_000, "no adapter for aws yet"),
@@ -189,10 +189,10 @@ def test_long_names_are_cut_to_the_width() -> None:
 def test_listed_providers_have_an_order_only_where_it_counts() -> None:
     """By preference it is one provider, then the next; by price any of them."""
     entry = Choice("H100", 8)
-    assert "at gcp, then aws" in render.ask_text(
+    assert "at gcp, then aws" in ask_text(
         Ask((entry,), providers=("gcp", "aws"), rank="preference")
     )
-    assert "at gcp or aws" in render.ask_text(Ask((entry,), providers=("gcp", "aws")))
+    assert "at gcp or aws" in ask_text(Ask((entry,), providers=("gcp", "aws")))
 
 
 def test_public_plan_prints_as_its_table() -> None:

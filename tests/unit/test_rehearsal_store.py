@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from email.message import Message
 from multiprocessing.process import BaseProcess
 
 import pytest
@@ -410,7 +411,7 @@ def test_rehearse_sees_and_preempts_machines(tmp_path, monkeypatch, capsys) -> N
             server.answer(
                 "POST",
                 "/compute/v1/projects/p/zones/us-central1-a/instances",
-                {},
+                Message(),
                 json.dumps(body).encode(),
             ).status
             == 200

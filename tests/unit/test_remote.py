@@ -70,7 +70,8 @@ def test_b32_what_the_driver_says_is_compared_with_the_order(wanted, answer, sta
     """Count, memory and model are as ordered, or the reason says what was found; a driver that is
     silent may still come, other GPUs never.
     """
-    found = driver.look(*answer, wanted)
+    exit_code, output, errors = answer
+    found = driver.look(exit_code, output, errors, wanted)
     assert (found.stage, found.final) == (stage, stage == WRONG_GPUS) and words in found.detail
 
 

@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -187,10 +188,12 @@ def test_machines_read_back_have_printable_words() -> None:
         def offers(self):
             return ("\x1b",)
 
-    (node,) = Cloud(Adapter()).find("x")
+    adapter: Any = Adapter()
+    (node,) = Cloud(adapter).find("x")
     assert all(word.isprintable() for word in node if isinstance(word, str))
     assert (node.handle.native_id, node.created_at) == ("orders/1", 5.0)
-    assert Cloud(Adapter()).offers() == ("\x1b",)
+    offers: Any = Cloud(adapter).offers()
+    assert offers == ("\x1b",)
 
 
 def in_a_shell(words, home):

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,11 +177,14 @@ def test_uv_trusts_the_systems_certificates(setup, monkeypatch) -> None:
     """A network's own certificate authority is in the system's store and not in uv's own."""
     monkeypatch.setenv("UV_NATIVE_TLS", "")
     monkeypatch.delenv("UV_NATIVE_TLS")
-    seen = []
+    seen: list[str | None] = []
+
+    def kept(_command: list[str], **_: Any) -> str:
+        seen.append(os.environ.get("UV_NATIVE_TLS"))
+        return ""
+
     monkeypatch.setattr(setup, "uv_tool", lambda: "uv")
-    monkeypatch.setattr(
-        setup, "run", lambda command, **_: seen.append(os.environ.get("UV_NATIVE_TLS")) or ""
-    )
+    monkeypatch.setattr(setup, "run", kept)
     with contextlib.suppress(setup.SetupError, OSError):
         setup.make_environment(development=False)
     assert seen and set(seen) == {"1"}

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,7 +187,7 @@ def test_a_log_is_followed_to_the_word_that_ends_it(words, status, code, tmp_pat
     (tmp_path / "log").write_text("line 1\nline 2\n")
     (tmp_path / "status").write_text("gpus-work other failed 9\n")
     ends = "succeeded ready failed setup-wrong"
-    given = {
+    given: dict[str, Any] = {
         "digest": "abc",
         "folder": str(tmp_path),
         "ends": ends,
@@ -256,6 +257,7 @@ def test_largest_start_up_leaves_room_for_what_the_user_adds() -> None:
         token_env="GPUS_TOKEN",
     )
     command = running(made, script(made, inside=True), {})["command"]
+    assert isinstance(command, str)
     assert len(command) <= COMMAND_MAX
     setup = Setup(
         ssh_public_key=key,

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pulumi.automation import CommandResult
@@ -13,7 +14,7 @@ from pulumi.automation.errors import create_command_error
 
 from providers.cli.watch import RoundLog
 from providers.watch.rounds import HOUR_S, Watch
-from providers.watch.stack import Failed, Locked, Run, _failure, read_state
+from providers.watch.stack import Failed, Locked, Run, Stack, _failure, read_state
 
 NOW = 1_800_000_000.0
 
@@ -131,7 +132,7 @@ NO_FOLDER = "No usable temporary directory found in ['/tmp', '/var/tmp']"
 def test_failure_of_this_machine_is_a_failed_round(error, text) -> None:
     """A full disk ends no watch: the round says what to do, and the next one tries again."""
     stack = Played(state(("train", "running", "a", "2026-01-01T00:00:00Z")), fails=[error])
-    watch = Watch(stack, 3, 300.0, lambda: NOW, lambda _seconds: True)
+    watch = Watch(cast("Stack", stack), 3, 300.0, lambda: NOW, lambda _seconds: True)
     found = watch.round()
     assert (found.result, found.text) == ("failed", text)
     assert watch.round().result == "unchanged"
@@ -243,9 +244,9 @@ def test_a_failure_before_pulumi_began_is_told_in_its_words() -> None:
     )
 
 
-def test_what_another_run_bought_meanwhile_is_not_this_rounds() -> None:
+def test_what_another_run_bought_meanwhile_is_not_this_rounds(monkeypatch) -> None:
     """Machines that came while the round waited are not counted as bought by it."""
     stack = Played(state(), state(("train", "running", "a", "")))
-    stack.preview = lambda: Run({"train": "create"}, ("train",), ())
+    monkeypatch.setattr(stack, "preview", lambda: Run({"train": "create"}, ("train",), ()))
     found = played(stack)
     assert (found.result, found.bought) == ("unchanged", ())

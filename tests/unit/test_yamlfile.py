@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+from typing import Any
 
 import pytest
 
@@ -115,8 +116,9 @@ def test_what_pulumi_would_change_or_refuse_is_refused_with_its_line(word) -> No
     """A date becomes another text there, an infinity stops it, a tag changes a type."""
     with pytest.raises(ValueError) as caught:
         read(word)
-    assert caught.value.line == 3
-    assert word not in QUOTED or caught.value.todo == "put it in quotes"
+    wrong: Any = caught.value
+    assert wrong.line == 3
+    assert word not in QUOTED or wrong.todo == "put it in quotes"
     if word in QUOTED:
         assert read(f"'{word}'") == word
 

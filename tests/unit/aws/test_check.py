@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_rehearsal_needs_no_account_and_reads_none(tmp_path, monkeypatch) -> N
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    adapter = connected(MANIFEST, "rehearsal", {"regions": "us-east-1, us-east-2"})
+    adapter: Any = connected(MANIFEST, "rehearsal", {"regions": "us-east-1, us-east-2"})
     assert (adapter.name, adapter.world, adapter.offers()) == ("aws", "rehearsal", None)
     assert adapter.find("own1") == [] and adapter._open is None, "an untouched cloud is not asked"
     assert adapter.submit(order(candidate(machine_type="g6.xlarge")))

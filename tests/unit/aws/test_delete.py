@@ -1,13 +1,16 @@
 """Deleting at EC2 leaves nothing: spot requests, groups, and what a dead run left."""
 
+from typing import Any
+
 import pytest
 
 from providers.errors import NoCapacity, Transient
 from providers.model.machine import Handle
-from providers.rehearsal.clouds.aws import calls, console, instances
+from providers.rehearsal.clouds.aws import console, instances
+from providers.rehearsal.clouds.aws.launch import again
 from tests.unit.aws.rig import REGION, B, candidate, order
 
-NOTHING = ([], [], [], [])
+NOTHING: tuple[list[Any], ...] = ([], [], [], [])
 
 
 def test_delete_leaves_nothing(rig) -> None:
@@ -61,7 +64,7 @@ def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig) -> Non
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
         (machine,) = rows.instances()
-        calls.launch.again(rows, machine)
+        again(rows, machine)
     assert len(rig.left()[0]) == 2
     rig.ec2.delete(ticket.handles[0])
     rig.moment += 2

@@ -95,7 +95,12 @@ def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch) -> None:
     monkeypatch.setattr(rig.ec2, "_sleep", lambda seconds: taken_back(rig))
     with pytest.raises(NoCapacity, match=f"aws {A}: starting i-.*{FULL}"):
         rig.ec2.update(handle, {"state": "running"})
-    monkeypatch.setattr(rig.ec2, "_sleep", lambda seconds: (rig.sleep(seconds), taken_back(rig)))
+
+    def sleep(seconds: float) -> None:
+        rig.sleep(seconds)
+        taken_back(rig)
+
+    monkeypatch.setattr(rig.ec2, "_sleep", sleep)
     with pytest.raises(Transient, match="it is stopped after"):
         rig.ec2.update(handle, {"state": "running"})
 
@@ -151,7 +156,8 @@ class Lab:
     """The engine on the stand-in."""
 
     def __init__(self, rig) -> None:
-        self.lines, self.clock = [], Clock(rig)
+        self.lines: list[str] = []
+        self.clock = Clock(rig)
         manifests = {"aws": MANIFEST._replace(connect=lambda *_: rig.ec2)}
         self.world = open_world(
             "rehearsal",

@@ -4,6 +4,7 @@ is not stays as it was.
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -187,8 +188,9 @@ def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
         def pages(self, *_arguments, **_words):
             return [{"PriceList": [json.dumps(good), json.dumps(good).replace("44.5", "45.5")]}]
 
-    told = {}
-    prices._listed(told, Twice(), "p5.48xlarge")
+    told: dict[Any, Any] = {}
+    twice: Any = Twice()
+    prices._listed(told, twice, "p5.48xlarge")
     assert told == {}
 
 

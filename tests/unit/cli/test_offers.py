@@ -1,6 +1,7 @@
 """`gpus offers` and `gpus hardware`: what is sold, and at which price."""
 
 import json
+from typing import Any
 
 from tests.unit.cli.rig import run
 
@@ -70,10 +71,11 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
             released.wait(300)
 
     real = registry.manifests()
+    connect: Any = lambda _world, _config: Hung()
     hung = Manifest(
         "hung",
         Capabilities("hung", live_offers=True),
-        lambda world, config: Hung(),
+        connect,
         lambda section: (),
     )
     monkeypatch.setattr(registry, "manifests", lambda: {**real, "hung": hung})

@@ -11,7 +11,7 @@ from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate
-from providers.rehearsal.clouds.clore import KEY
+from providers.rehearsal.clouds.clore import KEY, Pace
 from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import Store
@@ -44,7 +44,7 @@ class Bench:
         for step, seconds in (("create", 3.0), ("start", 3.0), ("delete", 4.0)):
             self.store.set_latency("clore", step, seconds)
         self.state = State(self.store)
-        self.server = start(self.store, LIVE_PACE)
+        self.server = start(self.store, Pace(*LIVE_PACE))
         self.memory = Memory(folder / "memory.db")
         self.client, self.adapter = self.opened(self.memory, options, key, not_configured)
         self.count = 0

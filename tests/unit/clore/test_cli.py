@@ -1,6 +1,7 @@
 """Clore on the command line: the market's rows, host filters, the rehearsal's console."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -163,9 +164,10 @@ def test_live_without_a_key_connects_and_says_what_is_missing(monkeypatch) -> No
     from providers.adapters.clore import connect
 
     monkeypatch.delenv("CLORE_API_KEY", raising=False)
-    assert "CLORE_API_KEY" in connect("live", {}).not_configured
+    bare: Any = connect("live", {})
+    assert "CLORE_API_KEY" in bare.not_configured
     monkeypatch.setenv("CLORE_API_KEY", "sk-1")
-    adapter = connect("live", {"reliability": "0.99"})
+    adapter: Any = connect("live", {"reliability": "0.99"})
     assert adapter.not_configured == ""
     assert "sk-1" not in repr(vars(adapter))
 

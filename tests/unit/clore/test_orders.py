@@ -1,6 +1,7 @@
 """Orders at Clore: what is sent, bids and their cap, prices, the wallet, and the end."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -95,11 +96,12 @@ def test_an_order_takes_one_key_and_the_users_goes_first() -> None:
     """The cluster's own key is sent where the user gives none; with the user's there is no login
     from here, and the manifest says so.
     """
+    anywhere: Any = None
     from providers.adapters.clore import MANIFEST
 
-    assert present(MANIFEST.limits.unreachable)(None, Setup(own_public_key=SSH)) == ""
+    assert present(MANIFEST.limits.unreachable)(anywhere, Setup(own_public_key=SSH)) == ""
     assert "one key" in present(MANIFEST.limits.unreachable)(
-        None, Setup(ssh_public_key=SSH, own_public_key="other")
+        anywhere, Setup(ssh_public_key=SSH, own_public_key="other")
     )
 
 

@@ -1,5 +1,7 @@
 """The Google Cloud adapter deletes machines and changes labels, keys and workloads in place."""
 
+from typing import Any
+
 from providers.adapters.gcp import compile as native
 from providers.model import idle
 from providers.model.machine import Mark, Setup
@@ -32,7 +34,10 @@ def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig
     with; the timer's limit stays.
     """
     account = (("service_account", "me@p.iam.gserviceaccount.com"),)
-    ordered = {"secrets": (("HF_TOKEN", "projects/p/secrets/hf"),), "options": account}
+    ordered: dict[str, Any] = {
+        "secrets": (("HF_TOKEN", "projects/p/secrets/hf"),),
+        "options": account,
+    }
     ticket = rig.got(script="#!/bin/bash\necho first\n", idle_s=7_200, **ordered)
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
 

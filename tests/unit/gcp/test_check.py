@@ -1,6 +1,7 @@
 """`gpus check` at Google Cloud, and how the adapter connects, rehearsed and live."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -157,7 +158,8 @@ def test_a_rehearsal_never_reaches_a_real_endpoint() -> None:
 def test_a_rehearsal_starts_its_cloud_once(tmp_path, monkeypatch) -> None:
     """Two adapters of one store share one stand-in in this process."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    first, second = connected(MANIFEST, "rehearsal", {}), connected(MANIFEST, "rehearsal", {})
+    first: Any = connected(MANIFEST, "rehearsal", {})
+    second: Any = connected(MANIFEST, "rehearsal", {})
     try:
         server = start.server("gcp", open_store())
         assert (first.world, first.name, first.offers()) == ("rehearsal", "gcp", None)

@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from typing import Any
 
 from providers.adapters.gcp import MANIFEST, machine_metadata
 from providers.model.machine import Setup
@@ -43,14 +44,16 @@ def test_a_login_that_the_declaration_rules_out_is_known() -> None:
     """A managed network and a machine without an address outside take no ssh from here; everything
     else does.
     """
+    anywhere: Any = None
     assert "Identity-Aware Proxy" in present(MANIFEST.limits.unreachable)(
-        None, Setup(network=(("network", "n"),))
+        anywhere, Setup(network=(("network", "n"),))
     )
     assert "external_ip" in present(MANIFEST.limits.unreachable)(
-        None, Setup(options=(("external_ip", False),))
+        anywhere, Setup(options=(("external_ip", False),))
     )
     assert (
-        present(MANIFEST.limits.unreachable)(None, Setup(options=(("container", "job:1"),))) == ""
+        present(MANIFEST.limits.unreachable)(anywhere, Setup(options=(("container", "job:1"),)))
+        == ""
     )
 
 

@@ -4,6 +4,7 @@ import inspect
 import json
 import socket
 import ssl
+from collections.abc import Iterator
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_error_info_of_the_newer_bodies_wins() -> None:
 
 def test_a_server_s_patience_is_passed_on() -> None:
     """Retry-After reaches the engine."""
-    assert from_http(429, "{}", CREATE, "7").retry_after_s == 7.0
+    error = from_http(429, "{}", CREATE, "7")
+    assert isinstance(error, RateLimited) and error.retry_after_s == 7.0
 
 
 def test_reads_that_fail_are_passing_faults() -> None:
@@ -113,7 +115,11 @@ def test_a_lost_or_unreadable_answer_of_a_create_is_an_unknown_outcome() -> None
         assert found.token == TOKEN
 
 
-def client_exceptions():
+def dotted(kind: type[BaseException]) -> tuple[str, str]:
+    return kind.__module__, kind.__name__
+
+
+def client_exceptions() -> Iterator[type[BaseException]]:
     import google.auth.exceptions
     import googleapiclient.errors
     import httplib2.error
@@ -136,9 +142,10 @@ def client_exceptions():
     yield from (json.JSONDecodeError, UnicodeDecodeError, EOFError)
 
 
-@pytest.mark.parametrize(
-    "kind", sorted(set(client_exceptions()), key=lambda kind: (kind.__module__, kind.__name__))
-)
+KINDS = sorted(set(client_exceptions()), key=dotted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_exception_of_the_client_is_in_the_table(kind) -> None:
     """A new class in Google's packages that no row covers fails here."""
     assert known_exception(kind)

@@ -1,5 +1,7 @@
 """Modal's failures as classes of the one error tree."""
 
+from typing import Any
+
 import grpclib
 import modal.exception
 import pytest
@@ -27,6 +29,8 @@ def test_a_clients_exception_is_classified_by_its_status(status) -> None:
     code.
     """
     row = errors.TABLE[status.name]
+    reading: Any
+    creating: Any
     reading, creating = (
         errors.classify(raised(status)),
         errors.classify(raised(status), creating=True, token="t1"),
@@ -161,7 +165,7 @@ def test_the_live_adapter_connects_nothing_until_its_first_call(monkeypatch) -> 
 
     monkeypatch.setenv("MODAL_TOKEN_ID", "ak-3")
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-3")
-    made = MANIFEST.connect("live", {"environment": "dev", "app": "mine"})
+    made: Any = MANIFEST.connect("live", {"environment": "dev", "app": "mine"})
     assert (
         made.world,
         made.client.environment,

@@ -230,11 +230,10 @@ def test_b17_reserved_cpu_and_memory_count_against_the_cap_in_the_plan() -> None
 
     wanted: dict[str, Any] = {"name": "x", "gpu": "H100:1", "providers": ["modal"]}
     plain = present(p.plan(p.Cluster(**wanted)).best)
-    large = p.plan(p.Cluster(**wanted, options={"modal": {"cpu": 16, "memory_gib": 128}}))
-    assert (
-        present(large.best).micro_usd > plain.micro_usd + 5_000_000
-        and present(large.best).micro_usd == present(large.best).offer.node_micro_usd
-    )
+    dearer = p.Cluster(**wanted, options={"modal": {"cpu": 16, "memory_gib": 128}})
+    large = present(p.plan(dearer).best)
+    assert present(large.micro_usd) > present(plain.micro_usd) + 5_000_000
+    assert large.micro_usd == large.offer.node_micro_usd
     assert (
         p.plan(
             p.Cluster(

@@ -15,7 +15,8 @@ from providers.errors import AllFailed
 from providers.model.machine import Setup
 from providers.model.spec import read_cluster
 from providers.rehearsal.clouds import modal as standin
-from tests.present import present
+from providers.remote.provider_exec import Own
+from providers.remote.ssh import SshProbe
 from tests.unit.modal.cloud import Cloud
 
 H100, H200, T4 = (
@@ -127,7 +128,9 @@ def test_a_declared_sandbox_is_had_once_its_driver_shows_what_was_ordered(bench)
     record = bench.declared()
     assert (record.status, len(record.attempts), record.reasons) == ("running", 1, ())
     way = access.connection(bench.world, record)
-    line = present(way.line(record.machines[0]))
+    assert isinstance(way, SshProbe)
+    line = way.line(record.machines[0])
+    assert isinstance(line, Own)
     assert line.shown == f"modal shell {record.handles[0].native_id}" and line.program[-1] == "run"
 
 

@@ -1,6 +1,7 @@
 """Candidates, orders and jobs of Vertex AI for the tests of its adapter."""
 
-from providers.adapters.gcp.vertex import MANIFEST, options
+from providers.adapters.gcp.vertex import MANIFEST
+from providers.adapters.gcp.vertex.options import read
 from providers.engine.setup import start
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
@@ -46,4 +47,4 @@ def started(workload, nodes=1, gpu="L4:1", **options_of):
     ask = spec.ask()
     begun = present(start(ask, ask.entries[0], "L4", 1, "private", MANIFEST, options_of))
     assert begun.script == "" and not begun.watched
-    return options.read(begun.section)
+    return read(begun.section)

@@ -123,11 +123,8 @@ def test_a_limit_is_told_from_a_stockout_by_the_limits_name() -> None:
         },
         context,
     )
-    assert (NoCapacity, QuotaExceeded, "custom_model_training_cpus") == (
-        type(room),
-        type(limit),
-        limit.metric,
-    )
+    assert isinstance(room, NoCapacity) and isinstance(limit, QuotaExceeded)
+    assert limit.metric == "custom_model_training_cpus"
     assert room.block_s > 0 and all(
         scope.covers(candidate()) for scope in (*room.scopes, *limit.scopes)
     )

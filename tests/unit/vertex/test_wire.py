@@ -1,5 +1,7 @@
 """Google's real client, and other libraries, against the wire of the Vertex AI stand-in."""
 
+from typing import Any
+
 import pytest
 from googleapiclient import discovery as google
 
@@ -41,7 +43,7 @@ def cloud(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     store = open_store()
     server = vertex.start(store)
-    made = MANIFEST.connect("rehearsal", {"endpoint": f"{server.url}/"})
+    made: Any = MANIFEST.connect("rehearsal", {"endpoint": f"{server.url}/"})
     made.store, made.server = store, server
     yield made
     assert server.faulty == []

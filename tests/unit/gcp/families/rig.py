@@ -100,32 +100,32 @@ def api(rig, make) -> None:
 
 def fabric_of(rig, machine_type, zone):
     """Makes the networks that the fabric names; the section of options that names them."""
-    region, wanted = zone.rsplit("-", 1)[0], machines.family(machine_type).nics
+    region, wanted = zone.rsplit("-", 1)[0], present(machines.family(machine_type).nics)
     root = "projects/rehearsal/global/networks"
-    for number in range(present(wanted).host):
+    for number in range(wanted.host):
         api(
             rig,
             lambda s: s.networks().insert(
                 project="rehearsal", body={"name": f"host-{number}", "autoCreateSubnetworks": False}
             ),
         )
-        body = {
+        body: dict[str, Any] = {
             "name": f"host-{number}",
             "network": f"{root}/host-{number}",
             "ipCidrRange": f"10.{number}.0.0/24",
         }
         api(rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body))
-    if present(wanted).rdma:
+    if wanted.rdma:
         profile = f"projects/rehearsal/global/networkProfiles/{zone}-vpc-roce" + (
-            "-metal" if present(wanted).host_type == "IDPF" else ""
+            "-metal" if wanted.host_type == "IDPF" else ""
         )
-        body: dict[str, Any] = {
+        body = {
             "name": f"rdma-{zone}",
             "autoCreateSubnetworks": False,
             "networkProfile": profile,
         }
         api(rig, lambda s: s.networks().insert(project="rehearsal", body=body))
-        for number in range(present(wanted).rdma):
+        for number in range(wanted.rdma):
             body = {
                 "name": f"rdma-{number}",
                 "network": f"{root}/rdma-{zone}",
