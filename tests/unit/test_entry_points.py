@@ -4,6 +4,7 @@ provider by that provider's own rule.
 
 import re
 import shlex
+from collections.abc import Sequence
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from providers.errors import SpecError
 from providers.model.machine import Mark, Setup
 from providers.model.workload import Process, Program, Task, Workload
 from providers.workloads.launch.compile import program
-from providers.workloads.launch.images import IMAGES, Image, executed, known
+from providers.workloads.launch.images import IMAGES, Image, known
 from providers.workloads.launch.recipes import RECIPES
 from providers.workloads.launch.start_script import script
 from tests.present import present
@@ -38,6 +39,22 @@ OTHERS = {
     "neither": Image(()),
 }
 """Images of users' own."""
+
+
+def executed(
+    image: Image, arguments: Sequence[str] = (), entrypoint: str | None = None
+) -> tuple[str, ...]:
+    """The words that a container executes, by Docker's rule.
+
+    Arguments take the place of CMD and follow ENTRYPOINT. `--entrypoint` takes the place of
+    ENTRYPOINT, and the image's CMD is dropped with it; an empty one leaves none
+    (docs.docker.com/reference/cli/docker/container/run and .../builder, read 2026-11-28).
+    Kubernetes' and Vertex AI's `command` is the same as `--entrypoint` followed by its further
+    words.
+    """
+    if entrypoint is None:
+        return (*image.entrypoint, *(arguments or image.cmd))
+    return (*((entrypoint,) if entrypoint else ()), *arguments)
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,6 @@ _RANGES = {
     "min_hours": (0.0, 1e5),
     "max_bid_usd_per_hour": (0.0, 1e6),
 }
-FILTERS = tuple(name for name in _RANGES if name != "max_bid_usd_per_hour")
-"""The options that decide which hosts are listed."""
 
 
 def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:

@@ -89,8 +89,3 @@ EXCEPTIONS: dict[str, Row] = {
 """By the name of an exception's class or of its nearest base in this table. HttpError is read by
 its status and body before.
 """
-
-
-def known_exception(kind: type[BaseException]) -> bool:
-    """True when the table has a row for this class or a base of it."""
-    return any(f"{base.__module__}.{base.__qualname__}" in EXCEPTIONS for base in kind.__mro__)

@@ -22,7 +22,6 @@ PLACE, ZONE, REGION, QUOTA, ALL, NOTHING = "place", "zone", "region", "quota", "
 the zone, however bought. region: the region. quota: what the limit counts, in its region, or the
 provider for a limit without one. provider: Google. nothing: ask again.
 """
-FACTS = "apis.md A3"
 PEERS = "public failure reports and provisioners' tables"
 STOCKOUT = "Google has none there now"
 _USER = "iam.serviceAccounts.actAs (roles/iam.serviceAccountUser)"

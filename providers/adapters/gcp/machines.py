@@ -27,8 +27,6 @@ GPU_OF = {
 }
 """Canonical GPU name by the API's accelerator type. Anything else is shown as Google names it."""
 
-LOCAL_SSD_GIB = 375
-
 
 class Nics(NamedTuple):
     """The interfaces of a machine type at its full network: `host` of type `host_type`, the first

@@ -1,17 +1,12 @@
-"""What the launchers' default images start by themselves, and what Docker makes of that when a
-command is given. Pure.
+"""What the launchers' default images start by themselves. Pure.
 
-Owns the table of ENTRYPOINT and CMD, where each image's program and caches lie, and Docker's rule.
-An image that is not listed here is started the same way: whatever its ENTRYPOINT is, the shell
-takes its place.
+Owns the table of ENTRYPOINT and CMD, and where each image's program and caches lie. An image that
+is not listed here is started the same way: whatever its ENTRYPOINT is, the shell takes its place.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 SHELL = "sh"
 """What takes the place of an image's own ENTRYPOINT: it is handed `-c` and the line."""
@@ -70,19 +65,3 @@ def known(image: str) -> Image | None:
     name = image.partition("@")[0].removeprefix("docker.io/")
     head, slash, last = name.rpartition("/")
     return IMAGES.get(f"{head}{slash}{last.partition(':')[0]}")
-
-
-def executed(
-    image: Image, arguments: Sequence[str] = (), entrypoint: str | None = None
-) -> tuple[str, ...]:
-    """The words that a container executes, by Docker's rule.
-
-    Arguments take the place of CMD and follow ENTRYPOINT. `--entrypoint` takes the place of
-    ENTRYPOINT, and the image's CMD is dropped with it; an empty one leaves none
-    (docs.docker.com/reference/cli/docker/container/run and .../builder, read 2026-11-28).
-    Kubernetes' and Vertex AI's `command` is the same as `--entrypoint` followed by its further
-    words.
-    """
-    if entrypoint is None:
-        return (*image.entrypoint, *(arguments or image.cmd))
-    return (*((entrypoint,) if entrypoint else ()), *arguments)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from providers.adapters.gcp import error_codes
-from providers.adapters.gcp.client_errors import EXCEPTIONS, known_exception
+from providers.adapters.gcp.client_errors import EXCEPTIONS
 from providers.adapters.gcp.error_codes import CODES, STATUSES
 from providers.adapters.gcp.errors import clean, from_exception, from_http
 from providers.errors import (
@@ -148,7 +148,7 @@ KINDS = sorted(set(client_exceptions()), key=dotted)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_exception_of_the_client_is_in_the_table(kind) -> None:
     """A new class in Google's packages that no row covers fails here."""
-    assert known_exception(kind)
+    assert any(f"{base.__module__}.{base.__qualname__}" in EXCEPTIONS for base in kind.__mro__)
 
 
 @pytest.mark.parametrize("name", sorted(EXCEPTIONS))
