@@ -78,7 +78,7 @@ def mapping(path: Path) -> dict[str, Any]:
         ) from None
     try:
         found = loads(text)
-    except _Wrong as wrong:
+    except YamlError as wrong:
         raise SpecError(
             [Problem(str(path), wrong.wanted, f"{wrong.found} at line {wrong.line}", wrong.todo)]
         ) from None
@@ -89,7 +89,9 @@ def mapping(path: Path) -> dict[str, Any]:
     return found
 
 
-class _Wrong(ValueError):
+class YamlError(ValueError):
+    """What a file holds that it may not: what was wanted, what was found, what to do, its line."""
+
     def __init__(self, event: Any, wanted: str, found: str, todo: str = "") -> None:
         super().__init__(wanted, found, todo)
         mark = getattr(event, "start_mark", None)
@@ -114,11 +116,13 @@ def loads(text: str) -> Any:
         return _built(yaml.parse(text, Loader=loader), yaml)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _Wrong(
+        raise YamlError(
             mark and _At(mark), "YAML", str(error.problem or error.context or "something else")
         ) from None
     except yaml.YAMLError as error:
-        raise _Wrong(None, "YAML", str(getattr(error, "reason", "") or "something else")) from None
+        raise YamlError(
+            None, "YAML", str(getattr(error, "reason", "") or "something else")
+        ) from None
 
 
 class _At(NamedTuple):
@@ -137,7 +141,7 @@ def _built(events: Iterator[Any], yaml: Any) -> Any:
             break
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             if len(stack) >= DEPTH_MAX:
-                raise _Wrong(event, f"at most {DEPTH_MAX} levels", "more")
+                raise YamlError(event, f"at most {DEPTH_MAX} levels", "more")
             _plain_tag(event)
             if event.anchor:
                 anchors[event.anchor] = None
@@ -155,7 +159,7 @@ def _built(events: Iterator[Any], yaml: Any) -> Any:
         else:
             continue
         if total > NODES_MAX:
-            raise _Wrong(begun, f"at most {NODES_MAX:,} values, aliases written out", "more")
+            raise YamlError(begun, f"at most {NODES_MAX:,} values, aliases written out", "more")
         if begun.anchor and not isinstance(event, yaml.AliasEvent):
             anchors[begun.anchor] = node
         if not stack:
@@ -167,10 +171,10 @@ def _built(events: Iterator[Any], yaml: Any) -> Any:
 
 def _aliased(event: Any, anchors: dict[str, _Node | None]) -> _Node:
     if event.anchor not in anchors:
-        raise _Wrong(event, f"an anchor &{event.anchor} before its alias", "none")
+        raise YamlError(event, f"an anchor &{event.anchor} before its alias", "none")
     node = anchors[event.anchor]
     if node is None:
-        raise _Wrong(event, "a value", f"an alias *{event.anchor} inside what it names")
+        raise YamlError(event, "a value", f"an alias *{event.anchor} inside what it names")
     return node
 
 
@@ -183,12 +187,14 @@ def _put(holder: _Open, node: _Node, event: Any) -> None:
     elif holder.key is None and not holder.is_merging:
         holder.key = _key(node, event)
         if holder.key in holder.items:
-            raise _Wrong(event, f"each key once, {holder.key!r} too", "it again")
+            raise YamlError(event, f"each key once, {holder.key!r} too", "it again")
     elif holder.key is None:
         holder.is_merging = False
         parts = node.value if isinstance(node.value, list) else [node.value]
         if not all(isinstance(part, dict) for part in parts):
-            raise _Wrong(event, "a mapping, or a list of them, after <<", type(node.value).__name__)
+            raise YamlError(
+                event, "a mapping, or a list of them, after <<", type(node.value).__name__
+            )
         holder.merges.append(node)
     else:
         holder.items[holder.key] = node
@@ -214,12 +220,14 @@ def _key(node: _Node, event: Any) -> str:
         return node.value
     if isinstance(node.value, (bool, int)):
         return written(node.value)
-    raise _Wrong(event, "a text as a key", getattr(event, "value", "") or "another value", _QUOTES)
+    raise YamlError(
+        event, "a text as a key", getattr(event, "value", "") or "another value", _QUOTES
+    )
 
 
 def _plain_tag(event: Any) -> None:
     if event.tag and event.tag != "!":
-        raise _Wrong(
+        raise YamlError(
             event, "values without tags", event.tag, "leave the tag out, and put texts in quotes"
         )
 
@@ -242,9 +250,9 @@ def resolved(word: str, event: Any = None) -> Any:
     if not word[0].isascii() or word[0] not in "0123456789+-.":
         return word
     if _ENDLESS.fullmatch(word):
-        raise _Wrong(event, "a number that Pulumi can keep", word, _QUOTES)
+        raise YamlError(event, "a number that Pulumi can keep", word, _QUOTES)
     if _DATE.fullmatch(word):
-        raise _Wrong(event, "a text, which a date is not to Pulumi", word, _QUOTES)
+        raise YamlError(event, "a text, which a date is not to Pulumi", word, _QUOTES)
     plain = word if word[0] == "." else word.replace("_", "")
     if len(plain) > _DIGITS_MAX:
         return word
@@ -264,7 +272,7 @@ def resolved(word: str, event: Any = None) -> Any:
 
 def _bounded(number: int, word: str, event: Any) -> int:
     if not -(2**63) <= number < 2**63:
-        raise _Wrong(event, "a whole number of at most 63 bits", word, _QUOTES)
+        raise YamlError(event, "a whole number of at most 63 bits", word, _QUOTES)
     return number
 
 

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -209,7 +210,8 @@ class SshdServer:
             f"ForceCommand cd {self.host.home} && exec env -i {inside} sh -c"
             ' "$SSH_ORIGINAL_COMMAND"\n'
         )
-        os.makedirs("/run/sshd", exist_ok=True) if os.getuid() == 0 else None
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
             [present(SSHD), "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL
         )

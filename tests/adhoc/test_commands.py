@@ -77,7 +77,7 @@ def gpus_run(command, hang_up=signal.SIG_DFL):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up),  # noqa: PLW1509 - it has one thread
     )
 
 

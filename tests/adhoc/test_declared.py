@@ -231,7 +231,7 @@ def test_the_pinned_host_key_is_strict_when_it_is_logged_into_later(bench, in_ha
     record = bench.declare()
     bench.server.stop()
     bench.server.start()
-    with pytest.raises(errors.GpusError, match="connection to .* was lost"):
+    with pytest.raises(errors.GpusError, match=r"connection to .* was lost"):
         in_hand().run("touch reached")
     assert not (bench.host.home / "reached").exists()
     deleted(bench, record)

@@ -5,6 +5,8 @@ there.
 import http.server
 import stat
 import threading
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -100,7 +102,7 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after(bench, capfd) -> N
     machine = bench.rent()
     bench.server.stop()
     bench.server.start()
-    with pytest.raises(errors.GpusError, match="connection to .* was lost"):
+    with pytest.raises(errors.GpusError, match=r"connection to .* was lost"):
         machine.run("touch reached")
     with pytest.raises(errors.GpusError):
         machine.put(bench.host.keys)
@@ -164,8 +166,6 @@ def test_a_port_there_is_a_port_here_while_the_block_runs(bench) -> None:
     """`forward` reaches what listens on the machine's loopback, only inside the block; a local port
     in use is named.
     """
-    import urllib.request
-
     service = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
     )
@@ -175,7 +175,7 @@ def test_a_port_there_is_a_port_here_while_the_block_runs(bench) -> None:
     with machine.forward(there) as here:
         assert here != there  # it is taken on this machine, which is the service's too
         assert urllib.request.urlopen(f"http://127.0.0.1:{here}/").status == 200
-    with pytest.raises(OSError):
+    with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{here}/", timeout=5)
     with pytest.raises(errors.GpusError, match="to be free"), machine.forward(8888, local=there):
         pass
@@ -243,7 +243,7 @@ def test_b30_a_closed_port_and_a_refused_key_are_told_apart(bench) -> None:
     """
     good = bench.ports
     bench.ports = lambda: ((22, 9),)
-    with pytest.raises(errors.AllFailed, match="port closed: 127.0.0.1:9"):
+    with pytest.raises(errors.AllFailed, match=r"port closed: 127.0.0.1:9"):
         bench.rent(wait="2m")
     bench.ports = good
     bench.takes_keys = False

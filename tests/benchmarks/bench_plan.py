@@ -57,8 +57,8 @@ def write_rows(path: Path) -> int:
                     int(o.gpu_count),
                     o.gpu_type,
                     o.gpu_memory_gib,
+                    int(o.capacity == "spot"),
                 )
-                + (int(o.capacity == "spot"),)
             )
     return len(rows)
 

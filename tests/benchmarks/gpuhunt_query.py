@@ -9,13 +9,14 @@ comparison leans its way.
 import csv
 import json
 import sys
+from pathlib import Path
 
 import gpuhunt
 
 
 def main(path: str, gpu: str, count: int) -> None:
     vendors = {vendor.value: vendor for vendor in gpuhunt.AcceleratorVendor}
-    with open(path, newline="", encoding="utf-8") as file:
+    with Path(path).open(newline="", encoding="utf-8") as file:
         items = [
             gpuhunt.CatalogItem(
                 provider=provider,

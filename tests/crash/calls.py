@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FILE = Path(__file__).parent / "calls.json"
 Calls = list[tuple[str, str]]
@@ -46,7 +49,7 @@ def record(steps: Sequence[tuple[str, str]]) -> None:
 
     found: dict[str, dict[str, Calls]] = {}
     with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
-        runs = [list(pool.map(calls_of, *zip(*steps))) for _ in range(2)]
+        runs = [list(pool.map(calls_of, *zip(*steps, strict=True))) for _ in range(2)]
     for (cloud, step), first, other in zip(steps, *runs, strict=True):
         found.setdefault(cloud, {})[step] = common(first, other)
     # One line a step.

@@ -9,16 +9,19 @@ this state and the folder of `GPUS_HOME` remain.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import grpc
 from google.protobuf import empty_pb2
-from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from providers.plugin import properties
 from providers.plugin.servicer import CHECK, CLUSTER, OWNERSHIP, PLAN, Servicer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from google.protobuf.struct_pb2 import Struct
 
 STACK, PROJECT = "crash", "gpus"
 LIMIT_S = 300.0
@@ -70,7 +73,7 @@ class Plugin:
         if severity != "progress":
             self.said.append(f"{severity}: {text}")
 
-    async def __aenter__(self) -> Plugin:
+    async def __aenter__(self) -> Self:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         provider_pb2_grpc.add_ResourceProviderServicer_to_server(self.servicer, self._server)
         port = self._server.add_insecure_port("127.0.0.1:0")

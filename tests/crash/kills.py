@@ -30,8 +30,8 @@ AT_ONCE = 2
 
 def points(seed: int) -> list[Point]:
     """Every point: each moment of each step at each cloud, who dies going round, and some besides."""
-    out, turn = [], 0
-    for name, step in STEPS.items():
+    out = []
+    for turn, (name, step) in enumerate(STEPS.items()):
         for number, moment in enumerate(step.moments):
             for where, cloud in enumerate(step.clouds):
                 out.append(
@@ -42,7 +42,6 @@ def points(seed: int) -> list[Point]:
                         seed,
                     )
                 )
-        turn += 1
     sleeping = [
         Point("a", f"{name}/{moment}/{ASLEEP}", cloud, seed)
         for name, step in STEPS.items()

@@ -16,10 +16,12 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -55,10 +57,8 @@ class Run:
     def signal(self, number: int, *, group: bool = False) -> None:
         if self.over:
             return
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number) if group else os.kill(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
     def ended(self, seconds: float = LIMIT_S) -> int | None:
         """The exit status; None where it did not end in time (it is then killed)."""
@@ -212,10 +212,8 @@ def kill(pids: list[int]) -> None:
 def send(pids: list[int], number: int) -> None:
     """Sends each of these a signal; one that has ended gets none."""
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def asleep(run: Run, plugins: list[int], file: Path) -> None:
@@ -228,10 +226,11 @@ def asleep(run: Run, plugins: list[int], file: Path) -> None:
         try:
             with closing(sqlite3.connect(file, timeout=0.2, isolation_level=None)) as db:
                 db.execute("BEGIN IMMEDIATE")
-            return
         except sqlite3.OperationalError:
             awake(run, plugins)
             time.sleep(0.05)
+        else:
+            return
 
 
 def awake(run: Run, plugins: list[int]) -> None:

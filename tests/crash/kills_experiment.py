@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.crash.kills_cli import POLL_S, Clone, Run, asleep, awake, kill
 from tests.crash.kills_moments import (
@@ -39,6 +37,10 @@ from tests.crash.kills_steps import (
     is_point,
 )
 from tests.crash.point import Point, count, overlaps, requests, running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 
 class Stuck(Exception):

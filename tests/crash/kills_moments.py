@@ -8,13 +8,16 @@ stand-in holds. Never a time after the start.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.rehearsal.store import Store
-from tests.crash.kills_cli import Clone
 from tests.crash.point import Running, lives, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.crash.kills_cli import Clone
 
 HELD_S = 4.0
 """How long a held call is held, in real seconds: ample to act in, and over soon where the plugin

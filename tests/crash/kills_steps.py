@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.crash.kills_cli import STACK
 from tests.crash.kills_moments import MOMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NAME = "train"
 URN = f"urn:pulumi:{STACK}::gpus::gpu:index:Cluster::{NAME}"

@@ -15,16 +15,19 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pebble import ProcessPool
 
 from tests.crash.point import CLOUDS, Point, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 PARTS = {
     part: module
@@ -73,11 +76,11 @@ def one(point: Point) -> Result:
 
 def results(found: Sequence[Point], at_once: int = 0) -> Iterator[Result]:
     """The results, as they come, of points run in processes of their own."""
-    for part in PARTS:
+    for part, module in PARTS.items():
         mine = [point for point in found if point.part == part]
         if not mine:
             continue
-        width = at_once or import_module(PARTS[part]).AT_ONCE
+        width = at_once or import_module(module).AT_ONCE
         # Each point changes its process's environment; a fresh interpreter now and then keeps
         # threads from piling up. The standard library's pools wait for ever for a point whose
         # process died.

@@ -15,10 +15,12 @@ import shlex
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 CLOUDS = ("gcp", "aws", "modal", "clore")
 FOREVER = 1e15

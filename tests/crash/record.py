@@ -15,7 +15,10 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.plugin.conftest import Project
 
 FILE = Path(__file__).parent / "recorded.json"
 STACK = "recorded"
@@ -46,14 +49,17 @@ def serve() -> int:
 
         from providers.plugin.servicer import Servicer
 
+        def write(line) -> None:
+            with Path(os.environ["RECORDING"]).open("a") as file:
+                file.write(json.dumps(line) + "\n")
+
         def recorded(name, method):
             async def call(self, request, context):
                 line = {
                     "call": name,
                     "request": MessageToDict(request, preserving_proto_field_name=True),
                 }
-                with open(os.environ["RECORDING"], "a") as file:
-                    file.write(json.dumps(line) + "\n")
+                write(line)
                 return await method(self, request, context)
 
             return call
@@ -69,23 +75,28 @@ def serve() -> int:
     return served(make)
 
 
-def record() -> None:
-    """Runs the scenarios and writes FILE."""
+def recording(folder: Path) -> Project:
+    """A project of the real engine whose plugin writes down what it is called with."""
     from tests.plugin.conftest import BIN, REPOSITORY, Project
 
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        plugin = folder / "bin" / "pulumi-resource-gpu"
-        plugin.parent.mkdir()
-        plugin.write_text(
-            f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m tests.crash.record plugin"
-            ' "$@"\n'
-        )
-        plugin.chmod(0o755)
-        project = Project(folder, STACK)
-        text = (folder / "Pulumi.yaml").read_text()
-        (folder / "Pulumi.yaml").write_text(text.replace(f"path: {BIN}", f"path: {plugin.parent}"))
-        project.env["RECORDING"] = str(folder / "calls")
+    plugin = folder / "bin" / "pulumi-resource-gpu"
+    plugin.parent.mkdir()
+    plugin.write_text(
+        f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m tests.crash.record plugin"
+        ' "$@"\n'
+    )
+    plugin.chmod(0o755)
+    project = Project(folder, STACK)
+    text = (folder / "Pulumi.yaml").read_text()
+    (folder / "Pulumi.yaml").write_text(text.replace(f"path: {BIN}", f"path: {plugin.parent}"))
+    project.env["RECORDING"] = str(folder / "calls")
+    return project
+
+
+def record() -> None:
+    """Runs the scenarios and writes FILE."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = recording(Path(folder))
         salt = next(
             (
                 line

@@ -12,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.crash import wire
 from tests.crash.calls import recorded
 from tests.crash.point import CLOUDS, Point, Result, count, overlaps, requests, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 AT_ONCE = max(2, os.cpu_count() or 1)
 ARRIVED_S = 3.5
@@ -359,7 +360,7 @@ class _Experiment:
         if wanted is not None:
             if any(one.kind == "overtaken" for one in self.hits):
                 # What was overtaken arrives by now: it is the request of before, and no new one.
-                time.sleep(ARRIVED_S)
+                await asyncio.sleep(ARRIVED_S)
             self.counted({NAME: self.nodes(wanted)}, "recovered")
             made = self.creates()
             if (went := await self.command(wanted)) or self.creates() != made:

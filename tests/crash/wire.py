@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.rehearsal.scenario import NODE_LOOK, Fault
 from providers.rehearsal.store import Store
 from tests.present import present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 REPLIES: dict[str, tuple[str, dict[str, Any]]] = {
     "dropped": ("reply-lost", {}),

@@ -15,6 +15,7 @@ from providers.testing.clock import JumpingClock
 from providers.testing.fake_adapter import FakeCloud
 
 USD = 1_000_000
+PLAIN = Setup()
 
 
 def offer(
@@ -62,7 +63,7 @@ def ask(*gpus, spot=("spot",), nodes=1, wait_s=900, ttl_s=None, **more):
     return Ask(entries, **more)
 
 
-def wanted(an_ask=None, *, fingerprint="f1", owner="own", name="train", setup=Setup()):
+def wanted(an_ask=None, *, fingerprint="f1", owner="own", name="train", setup=PLAIN):
     return ClusterSpec(owner, name, an_ask or ask(), setup, fingerprint)
 
 

@@ -109,7 +109,7 @@ def test_an_old_account_that_cannot_be_asked_stops_what_depends_on_it(two) -> No
         run(operations.create(two.at("new"), wanted(), "g2"))
     with pytest.raises(HalfMade, match="old"):
         run(operations.settle(two.at("new"), "own"))
-    with pytest.raises(GpusError, match="project old.*not settled"):
+    with pytest.raises(GpusError, match=r"project old.*not settled"):
         run(operations.leave(two.at("new"), "own"))
     assert two.running("new") == 0
 

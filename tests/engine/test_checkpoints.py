@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_the_folder_is_named_from_the_root(path) -> None:
     """A home or a relative folder is another one inside a container, and none that the script could
     name.
     """
-    with pytest.raises(SpecError, match="workload.checkpoint.path: wanted a path from the root"):
+    with pytest.raises(SpecError, match=r"workload.checkpoint.path: wanted a path from the root"):
         read_cluster(
             "t",
             {
@@ -248,15 +249,13 @@ def test_after_a_preemption_the_next_machine_goes_on_from_the_last_checkpoint(ri
 def _children(pid):
     """The processes under this one, the deepest first."""
     found = []
-    for folder in os.listdir("/proc"):
-        if folder.isdigit():
-            try:
-                with open(f"/proc/{folder}/stat") as stat:
-                    parent = int(stat.read().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            if parent == pid:
-                found += [*_children(int(folder)), int(folder)]
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            found += [*_children(int(folder.name)), int(folder.name)]
     return found
 
 

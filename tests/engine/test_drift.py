@@ -200,7 +200,7 @@ def test_an_edit_that_cannot_be_deleted_is_kept_with_its_cost(lab) -> None:
     """The edited machine could not be released: nothing is bought, and the record says what costs
     money.
     """
-    world, record, seen = edited(lab, **ONE)
+    world, _, seen = edited(lab, **ONE)
     lab.alpha.fail("delete", Transient("503", provider="alpha"), times=99)
     after = run(operations.update(world, seen, wanted()))
     assert after.status == "unsettled" and "may still cost" in after.reasons[0] and lab.creates == 1

@@ -152,7 +152,7 @@ def test_keys_that_have_expired_are_a_line_and_buy_nothing(opened, monkeypatch, 
     """
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKexpired")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-    with pytest.raises(GpusError, match="ExpiredToken.*sign in again") as caught:
+    with pytest.raises(GpusError, match=r"ExpiredToken.*sign in again") as caught:
         run(operations.create(opened(), wanted(), "g1"))
     assert "hidden-value" not in str(caught.value) and profiles.count("CreateFleet") == 0
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import threading
-from typing import Any, Never
+from typing import Never
 
 import pytest
 
@@ -270,7 +270,9 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(
         def offers(self) -> Never:
             raise errors.Transient("no connection", provider="alpha")
 
-    connect: Any = lambda _world, _config: Open()
+    def connect(_world, _config):
+        return Open()
+
     world.manifests = {"alpha": manifest._replace(connect=connect)}
     world._connecting["alpha"] = threading.Lock()
     seen = collect.market(world, ask())

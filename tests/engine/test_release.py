@@ -176,7 +176,7 @@ def test_delete_without_keys_names_what_costs_money(lab) -> None:
     """
     _, record = made(lab)
     lab.alpha.connect_error = errors.NotConfigured("no keys", provider="alpha")
-    with pytest.raises(errors.HalfMade, match="no keys.*may still cost"):
+    with pytest.raises(errors.HalfMade, match=r"no keys.*may still cost"):
         run(operations.delete(lab.world(), record))
 
 

@@ -281,7 +281,7 @@ def test_a_gpu_on_the_command_line(text) -> None:
 
 def test_the_sample_was_worth_it() -> None:
     """The generator reaches both sides: many are refused, many are accepted, planned and compiled.
-    (Runs last in this file.)
+    Runs last in this file.
     """
     if SEEN["declarations"] < 100:
         return  # another process had the sample

@@ -1,5 +1,7 @@
 """Offers and asks for the planner's tests."""
 
+import math
+
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 
@@ -24,7 +26,7 @@ def offer(
     **more,
 ):
     region = more.pop("region", zone.rsplit("-", 1)[0])
-    price = usd if usd is None or usd != usd else int(usd * 1_000_000)
+    price = usd if usd is None or math.isnan(usd) else int(usd * 1_000_000)
     return Offer(
         provider,
         region,

@@ -95,7 +95,7 @@ def test_achieved_is_the_measurement_where_there_is_one() -> None:
 
 def test_an_unknown_dtype_is_refused_with_the_known_ones() -> None:
     """Asking for a dtype that does not exist names those that do."""
-    with pytest.raises(ValueError, match="bf16.*found 'bf61'"):
+    with pytest.raises(ValueError, match=r"bf16.*found 'bf61'"):
         achieved_tflops("H100", "bf61")
 
 

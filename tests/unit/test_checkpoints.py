@@ -141,7 +141,7 @@ def test_a_size_is_no_model_to_serve(launcher, size) -> None:
 @pytest.mark.parametrize("task", [{"args": (("num_ctx", 8_192),)}, {"command": "--num-ctx 8192"}])
 def test_flags_for_ollama_are_refused(task) -> None:
     """It has none, so they were dropped without a word."""
-    with pytest.raises(SpecError, match="takes no flags.*OLLAMA_KV_CACHE_TYPE"):
+    with pytest.raises(SpecError, match=r"takes no flags.*OLLAMA_KV_CACHE_TYPE"):
         program(
             Workload((Task(launcher="ollama", model="llama3.1:8b", **task),)), "service", "L4", 1
         )

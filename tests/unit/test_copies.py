@@ -351,7 +351,7 @@ def test_a_link_at_the_target_of_a_copy_is_refused_before_anything_is_asked(tmp_
     (tmp_path / "sent").write_bytes(GOOD + END)
     sends = Sends(f"cat {tmp_path}/sent")
     with pytest.raises(
-        GpusError, match="found a link at .*link; remove it, or write .*link/ to go into"
+        GpusError, match=r"found a link at .*link; remove it, or write .*link/ to go into"
     ):
         asyncio.run(files.get(sends, "out", tmp_path / "link"))
     assert asyncio.run(files.get(sends, "out", f"{tmp_path}/link/")) == tmp_path / "link" / "out"

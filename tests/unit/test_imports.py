@@ -167,7 +167,7 @@ def test_every_public_name_is_there() -> None:
     for name in providers.__all__:
         assert getattr(providers, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):
-        providers.no_such_name
+        _ = providers.no_such_name
 
 
 def test_type_checkers_see_the_same_names() -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from providers.errors import SpecError
 from providers.model import duration
@@ -342,7 +343,7 @@ def test_durations(text, total) -> None:
 )
 def test_no_duration(text) -> None:
     """What is no duration is refused."""
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="is no duration"):
         duration.seconds(text)
 
 
@@ -366,7 +367,7 @@ def test_an_unknown_price_is_not_zero() -> None:
 
 def test_frozen() -> None:
     """A declaration never changes after it was made."""
-    with pytest.raises(Exception):
+    with pytest.raises(ValidationError, match="frozen"):
         read_cluster("t", "H100:8").nodes = 3
     assert Fallback(gpu="H200:8").gpu == "H200:8"
 

@@ -131,7 +131,7 @@ def test_b15_an_unknown_price_is_never_cheapest_and_never_bought() -> None:
     """
     offers = [
         offer(zone=f"us-central1-{z}", gpu="H200", usd=usd)
-        for z, usd in zip("abcd", (0.0, None, float("nan"), 31.5))
+        for z, usd in zip("abcd", (0.0, None, float("nan"), 31.5), strict=True)
     ]
     plan = make(ask(("H200", 8)), table(offers), ABLE)
     assert [candidate.price_usd_per_hour for candidate in plan.candidates] == [31.5]
@@ -179,7 +179,7 @@ def test_b04_h100_accepts_both_form_factors_and_sxm_only_one() -> None:
     """H100 is served by the SXM and the PCIe card, never by NVL; H100-SXM and H100! by SXM alone."""
     offers = [
         offer(gpu=gpu, zone=f"us-central1-{z}")
-        for z, gpu in zip("abc", ("H100", "H100-PCIe", "H100-NVL"))
+        for z, gpu in zip("abc", ("H100", "H100-PCIe", "H100-NVL"), strict=True)
     ]
     assert {c.gpu_type for c in make(ask(), table(offers), ABLE).candidates} == {
         "H100",
@@ -199,7 +199,7 @@ def test_b08_memory_is_the_models_own_and_the_report_only_checks_it() -> None:
     """
     cards = [
         offer(gpu="A100-80GB", zone=f"us-central1-{z}", gpu_memory_gib=gib)
-        for z, gib in zip("abc", (81559 / 1024, 79.0, 40536 / 1024))
+        for z, gib in zip("abc", (81559 / 1024, 79.0, 40536 / 1024), strict=True)
     ]
     plan = make(ask(Choice("", 8, min_memory_gib=80)), table(cards), ABLE)
     assert {candidate.zone[-1] for candidate in plan.candidates} == {"a", "b"}

@@ -1,5 +1,7 @@
 """What holds for the plan of any table, with generated asks and offers."""
 
+import itertools
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +113,7 @@ def test_a_higher_cap_never_loses_a_candidate(wanted, offers) -> None:
         set(ids(planned(wanted._replace(max_price_micro_usd=cap), offers)))
         for cap in (1_000_000, 2_500_000, 90_000_000, None)
     ]
-    assert all(smaller <= larger for smaller, larger in zip(sets, sets[1:]))
+    assert all(smaller <= larger for smaller, larger in itertools.pairwise(sets))
 
 
 @given(ASKS, OFFERS, BLOCKS)

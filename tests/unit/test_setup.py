@@ -76,7 +76,7 @@ def test_cached_tools_are_linked_without_any_fetch(setup, monkeypatch) -> None:
 def test_without_installer_and_go_the_message_says_how_to_get_them(setup, monkeypatch) -> None:
     """What is missing is named with how to get it."""
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(setup.SetupError, match="go.dev"):
+    with pytest.raises(setup.SetupError, match=r"go.dev"):
         setup.go_build(setup.cache())
 
 

@@ -144,16 +144,14 @@ CONTROL = re.compile(
 
 def test_no_shell_program_stands_in_a_python_text() -> None:
     """What has control flow is a file, which shellcheck reads."""
-    found = []
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and CONTROL.search(node.value)
-            ):
-                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
-    assert not found
+    assert not [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and CONTROL.search(node.value)
+    ]
 
 
 # Programs of several modules

@@ -374,14 +374,14 @@ def test_a_config_json_is_read_and_a_broken_one_is_told_by_its_key(tmp_path) -> 
 @pytest.mark.parametrize("name", ["llama 70b", "", "   ", "70x", "-3b", "a/b/c", "../etc"])
 def test_an_unknown_model_is_one_clear_message(name) -> None:
     """What is no model is refused with what would be one; nobody is asked."""
-    with pytest.raises(SpecError, match="config.json"):
+    with pytest.raises(SpecError, match=r"config.json"):
         find(name)
 
 
 def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch) -> None:
     """Without the hub the way out is the file or a size."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(GpusError, match="path of its config.json"):
+    with pytest.raises(GpusError, match=r"path of its config.json"):
         find("somebody/something")
 
 

@@ -114,7 +114,7 @@ def test_each_word_means_what_pulumi_makes_of_it(tmp_path) -> None:
 @pytest.mark.parametrize("word", REFUSED)
 def test_what_pulumi_would_change_or_refuse_is_refused_with_its_line(word) -> None:
     """A date becomes another text there, an infinity stops it, a tag changes a type."""
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(yaml_file.YamlError) as caught:
         read(word)
     wrong: Any = caught.value
     assert wrong.line == 3

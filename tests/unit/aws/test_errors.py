@@ -173,7 +173,10 @@ def test_b21_a_vcpu_limit_is_the_regions_bucket(code, capacity, quota) -> None:
     and the other group stay open.
     """
     got = from_response(response(code), context(candidate(capacity=capacity)))
-    covered = lambda **rest: any(scope.covers(candidate(**rest)) for scope in got.scopes)
+
+    def covered(**rest):
+        return any(scope.covers(candidate(**rest)) for scope in got.scopes)
+
     assert isinstance(got, QuotaExceeded) and quota == got.metric and quota in str(got)
     assert covered(zone=B, machine_type="p4d.24xlarge", capacity=capacity)
     assert not covered(machine_type="g5.xlarge", capacity=capacity)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Never
 
 import pytest
@@ -140,7 +141,7 @@ def test_whoever_stops_reading_gets_no_complaint() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ,
-        cwd=os.path.dirname(os.path.dirname(main.__file__)),
+        cwd=Path(main.__file__).parents[1],
     )
     present(process.stdout).read(10)
     present(process.stdout).close()
@@ -164,7 +165,7 @@ def test_answers_fit_96_columns(capsys, monkeypatch, arguments) -> None:
     address) is left whole.
     """
     for name in ("HOME", "CLOUDSDK_CONFIG"):
-        monkeypatch.setenv(name, os.getcwd())
+        monkeypatch.setenv(name, str(Path.cwd()))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("COLUMNS", "80")
     lines = run(capsys, *arguments)[1].splitlines()

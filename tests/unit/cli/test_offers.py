@@ -1,7 +1,6 @@
 """`gpus offers` and `gpus hardware`: what is sold, and at which price."""
 
 import json
-from typing import Any
 
 from tests.unit.cli.rig import run
 
@@ -71,7 +70,10 @@ def test_offers_with_one_hung_provider_answer_within_its_deadline(capsys, monkey
             released.wait(300)
 
     real = registry.manifests()
-    connect: Any = lambda _world, _config: Hung()
+
+    def connect(_world, _config):
+        return Hung()
+
     hung = Manifest(
         "hung",
         Capabilities("hung", live_offers=True),

@@ -4,6 +4,7 @@ all-clear where nothing was looked at.
 
 import json
 import os
+from pathlib import Path
 from typing import Never
 
 import pytest
@@ -122,7 +123,7 @@ def test_a_config_file_that_is_not_there_is_said_to_be_missing(capsys, path) -> 
     code, out, err = run(capsys, "size", path)
     assert (code, out) == (2, "")
     assert (
-        f"config.json at {path}, found no such file; from {os.getcwd()}" in err
+        f"config.json at {path}, found no such file; from {Path.cwd()}" in err
         and err.count("\n") == 1
     )
 

@@ -96,7 +96,7 @@ class Bench:
         return ticket
 
     def posts(self):
-        return [request for request in self.store.requests("create_order")]
+        return list(self.store.requests("create_order"))
 
     def alive(self):
         return [made for made in self.state.orders() if self.state.ends_at(made) is None]

@@ -15,7 +15,7 @@ def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig) -> None:
     rig.moment += 30
     assert rig.status(ticket.handles[0]) == "gone"
     rig.gcp.delete(ticket.handles[0])
-    assert () == console.disks(rig.store)
+    assert console.disks(rig.store) == ()
 
 
 def test_relabel_writes_the_new_generation(rig) -> None:

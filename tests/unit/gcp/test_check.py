@@ -136,15 +136,14 @@ def test_live_calls_bear_the_token_and_the_project_of_the_credentials(rig, monke
 
 def test_a_token_that_is_refused_is_bad_credentials_and_stays_secret(rig, monkeypatch) -> None:
     """401, and no way to renew: refused, with the way to sign in, without the token."""
-    with answering(
-        raw(
-            401,
-            '{"error": {"code": 401, "message": "Invalid Credentials", "errors": [{"reason":'
-            ' "authError"}]}}',
-        )
-    ) as (url, seen):
-        with pytest.raises(BadCredentials, match="gcloud auth application-default login") as caught:
-            live(monkeypatch, url).submit(order())
+    reply = raw(
+        401,
+        '{"error": {"code": 401, "message": "Invalid Credentials", "errors": [{"reason":'
+        ' "authError"}]}}',
+    )
+    refused = pytest.raises(BadCredentials, match="gcloud auth application-default login")
+    with answering(reply) as (url, seen), refused as caught:
+        live(monkeypatch, url).submit(order())
     assert "s3cr3t" not in str(caught.value)
     assert len(seen) == 1
 

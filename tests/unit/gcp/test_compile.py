@@ -5,6 +5,7 @@ No network.
 import functools
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +20,8 @@ from tests.unit.gcp.compile_rig import candidate, order, properties
 def schemas():
     import googleapiclient
 
-    path = f"{list(googleapiclient.__path__)[0]}/discovery_cache/documents/compute.v1.json"
-    with open(path) as file:
-        return json.load(file)["schemas"]
+    path = Path(googleapiclient.__file__).parent / "discovery_cache/documents/compute.v1.json"
+    return json.loads(path.read_text())["schemas"]
 
 
 def conforms(schema, value, path="body") -> None:

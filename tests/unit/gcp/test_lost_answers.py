@@ -103,9 +103,9 @@ def test_an_unreadable_answer_to_a_create_is_an_unknown_outcome(rig, reply) -> N
 
 def test_an_unreadable_answer_to_a_read_is_passing(rig) -> None:
     """A read is asked again; it never means that a machine is gone."""
-    with answering(raw(200, "<html>hello</html>", "text/html")) as (url, _):
-        with pytest.raises(Transient):
-            rig.adapter(url).observe([Handle("gcp", f"projects/rehearsal/zones/{A}/instances/x")])
+    reply = raw(200, "<html>hello</html>", "text/html")
+    with answering(reply) as (url, _), pytest.raises(Transient):
+        rig.adapter(url).observe([Handle("gcp", f"projects/rehearsal/zones/{A}/instances/x")])
 
 
 def test_no_connection_is_passing(rig) -> None:

@@ -141,7 +141,10 @@ def test_b23_deletes_can_fail_and_lag(cloud) -> None:
     it is really gone.
     """
     cloud.done(cloud.insert(instance()))
-    drop = lambda: cloud.api.instances().delete(project=P, zone=Z, instance="vm").execute()
+
+    def drop():
+        return cloud.api.instances().delete(project=P, zone=Z, instance="vm").execute()
+
     cloud.store.add_fault("gcp", "instances.delete", "unavailable", 2, machine_type="a3-highgpu-8g")
     assert [refused(drop)[0], refused(drop)[0]] == [503, 503]
     cloud.store.add_fault("gcp", "instances.delete", "op-error", code="INTERNAL_ERROR")

@@ -97,13 +97,19 @@ def test_labels_need_the_fingerprint_that_was_read(cloud) -> None:
     """SetLabels replaces all labels, for those who have read them."""
     cloud.done(cloud.insert(instance(labels={"owner": "a"})))
     old = cloud.get()["labelFingerprint"]
-    edit = (
-        lambda print_, labels: cloud.api.instances()
-        .setLabels(
-            project=P, zone=Z, instance="vm", body={"labelFingerprint": print_, "labels": labels}
+
+    def edit(print_, labels):
+        return (
+            cloud.api.instances()
+            .setLabels(
+                project=P,
+                zone=Z,
+                instance="vm",
+                body={"labelFingerprint": print_, "labels": labels},
+            )
+            .execute()
         )
-        .execute()
-    )
+
     cloud.done(edit(old, {"owner": "b"}))
     assert cloud.get()["labels"] == {"owner": "b"}
     assert refused(lambda: edit(old, {}))[:2] == (412, "conditionNotMet")
@@ -121,11 +127,16 @@ def test_metadata_needs_the_fingerprint_that_was_read(cloud) -> None:
     """SetMetadata replaces the items, for those who have read them."""
     cloud.done(cloud.insert(instance("g2-standard-4", "STANDARD")))
     items = [{"key": "ssh-keys", "value": "x"}]
-    edit = (
-        lambda print_: cloud.api.instances()
-        .setMetadata(project=P, zone=Z, instance="vm", body={"fingerprint": print_, "items": items})
-        .execute()
-    )
+
+    def edit(print_):
+        return (
+            cloud.api.instances()
+            .setMetadata(
+                project=P, zone=Z, instance="vm", body={"fingerprint": print_, "items": items}
+            )
+            .execute()
+        )
+
     assert refused(lambda: edit("old"))[0] == 412
     cloud.done(edit(cloud.get()["metadata"]["fingerprint"]))
     assert cloud.get()["metadata"]["items"] == items
@@ -144,7 +155,10 @@ def test_b35_b41_stop_and_start(cloud) -> None:
     )
     assert cloud.get()["status"] == "TERMINATED"
     cloud.store.set_stock("gcp", Z, "a3-highgpu-8g", "spot", 0)
-    start_it = lambda: cloud.api.instances().start(project=P, zone=Z, instance="vm").execute()
+
+    def start_it():
+        return cloud.api.instances().start(project=P, zone=Z, instance="vm").execute()
+
     assert (
         codes(cloud.done(start_it()))[0].startswith("ZONE_RESOURCE_POOL")
         and cloud.get()["status"] == "TERMINATED"

@@ -180,8 +180,13 @@ def test_a_managed_network_is_made_used_and_removed(cloud) -> None:
         .execute()["subnetworks"][0]
         .endswith("/subnetworks/sub")
     )
-    drop_net = lambda: api.networks().delete(project=P, network="net").execute()
-    drop_sub = lambda: api.subnetworks().delete(project=P, region=R, subnetwork="sub").execute()
+
+    def drop_net():
+        return api.networks().delete(project=P, network="net").execute()
+
+    def drop_sub():
+        return api.subnetworks().delete(project=P, region=R, subnetwork="sub").execute()
+
     assert refused(drop_net)[1] == refused(drop_sub)[1] == "resourceInUseByAnotherResource"
     cloud.done(api.instances().delete(project=P, zone=Z, instance="vm").execute())
     for drop in (
@@ -226,9 +231,10 @@ def test_a_reservation_is_used_by_name_and_runs_out(cloud) -> None:
         "key": "compute.googleapis.com/reservation-name",
         "values": [f"projects/{P}/reservations/mine"],
     }
-    wanted = lambda name, kind="a3-highgpu-8g": cloud.insert(
-        instance(kind, "STANDARD", name=name, reservationAffinity=affinity)
-    )
+
+    def wanted(name, kind="a3-highgpu-8g"):
+        return cloud.insert(instance(kind, "STANDARD", name=name, reservationAffinity=affinity))
+
     assert "error" not in cloud.done(wanted("vm"))
     assert codes(cloud.done(wanted("second"))) == ["ZONE_RESOURCE_POOL_EXHAUSTED"]
     assert refused(lambda: wanted("third", "g2-standard-4"))[:2] == (400, "invalid")

@@ -98,7 +98,7 @@ def test_another_server_goes_on_where_the_first_was(cloud) -> None:
     """Operations and machines outlive the server that was asked for them."""
     op = cloud.insert(instance())
     cloud.server.close()
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionError):
         cloud.get()
     cloud.server = start(cloud.store)
     cloud.api = client(cloud.server.url)

@@ -109,7 +109,8 @@ def test_what_no_table_knows_is_said_loudly() -> None:
 def test_every_end_of_a_sandbox_has_a_status() -> None:
     """Each way in which the protocol lets a sandbox end means one status of a machine."""
     names = {
-        name.removeprefix("GENERIC_STATUS_") for name in api_pb2.GenericResult.GenericStatus.keys()
+        name.removeprefix("GENERIC_STATUS_")
+        for name in api_pb2.GenericResult.GenericStatus.DESCRIPTOR.values_by_name
     } - {"UNSPECIFIED"}
     assert names == set(errors.RESULTS)
 

@@ -140,7 +140,7 @@ def test_a_port_is_carried_through_commands(node, tmp_path) -> None:
                 writer.write_eof()
                 assert await asyncio.wait_for(reader.read(), 60) == b"you said last"
                 writer.close()
-            with pytest.raises(OSError):
+            with pytest.raises(ConnectionError):
                 await asyncio.open_connection("127.0.0.1", here)
         return received == [sent]
 

@@ -261,7 +261,7 @@ def test_an_image_that_cannot_be_built_is_said(cloud, adapter) -> None:
     """A failed build names the options to correct, buys nothing, and is tried anew the next time."""
     cloud.store.add_fault("modal", "ImageGetOrCreate", "op-error", code="no such tag")
     wanted = order(setup=Setup(options=(("image", "nvidia/cuda:nope"),)))
-    with pytest.raises(Unsupported, match="options.modal"):
+    with pytest.raises(Unsupported, match=r"options.modal"):
         adapter.submit(wanted)
     assert cloud.sent("SandboxCreate") == 0
     assert adapter.submit(wanted).state == "waiting"

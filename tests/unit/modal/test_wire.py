@@ -68,9 +68,7 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
             memory=(section["memory_gib"] * 1024,) * 2 if "memory_gib" in section else None,
             client=ours,
         )
-    rows = [
-        row for row in (cloud.server_state().sandbox(one) for one in (sandbox, theirs.object_id))
-    ]
+    rows = [cloud.server_state().sandbox(one) for one in (sandbox, theirs.object_id)]
     first, second = (api_pb2.Sandbox.FromString(row.definition) for row in rows)
     assert str(second) == str(first)
     assert rows[0].tag_map() == rows[1].tag_map()

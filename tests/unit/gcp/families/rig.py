@@ -2,8 +2,6 @@
 to order them.
 """
 
-from typing import Any
-
 import pytest
 
 from providers.adapters.gcp import machines
@@ -102,38 +100,25 @@ def fabric_of(rig, machine_type, zone):
     """Makes the networks that the fabric names; the section of options that names them."""
     region, wanted = zone.rsplit("-", 1)[0], present(machines.family(machine_type).nics)
     root = "projects/rehearsal/global/networks"
-    for number in range(wanted.host):
-        api(
-            rig,
-            lambda s: s.networks().insert(
-                project="rehearsal", body={"name": f"host-{number}", "autoCreateSubnetworks": False}
-            ),
-        )
-        body: dict[str, Any] = {
-            "name": f"host-{number}",
-            "network": f"{root}/host-{number}",
-            "ipCidrRange": f"10.{number}.0.0/24",
-        }
+
+    def network(**body) -> None:
+        body["autoCreateSubnetworks"] = False
+        api(rig, lambda s: s.networks().insert(project="rehearsal", body=body))
+
+    def subnet(name, network, addresses) -> None:
+        body = {"name": name, "network": f"{root}/{network}", "ipCidrRange": addresses}
         api(rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body))
+
+    for number in range(wanted.host):
+        network(name=f"host-{number}")
+        subnet(f"host-{number}", f"host-{number}", f"10.{number}.0.0/24")
     if wanted.rdma:
         profile = f"projects/rehearsal/global/networkProfiles/{zone}-vpc-roce" + (
             "-metal" if wanted.host_type == "IDPF" else ""
         )
-        body = {
-            "name": f"rdma-{zone}",
-            "autoCreateSubnetworks": False,
-            "networkProfile": profile,
-        }
-        api(rig, lambda s: s.networks().insert(project="rehearsal", body=body))
+        network(name=f"rdma-{zone}", networkProfile=profile)
         for number in range(wanted.rdma):
-            body = {
-                "name": f"rdma-{number}",
-                "network": f"{root}/rdma-{zone}",
-                "ipCidrRange": f"10.{100 + number}.0.0/24",
-            }
-            api(
-                rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body)
-            )
+            subnet(f"rdma-{number}", f"rdma-{zone}", f"10.{100 + number}.0.0/24")
     return (("fabric", {zone: nics(machine_type, zone)}),)
 
 

@@ -80,7 +80,7 @@ def test_the_rehearsal_refuses_what_google_does_not_sell(
         machines, "_FAMILIES", tuple(row._replace(never=()) for row in machines._FAMILIES)
     )
     with pytest.raises(
-        (Unsupported, NotConfigured), match="not sold as|features are not compatible"
+        (Unsupported, NotConfigured), match=r"not sold as|features are not compatible"
     ):
         rig.gcp.submit(order(candidate(machine_type, capacity), options=options))
 
