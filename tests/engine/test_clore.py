@@ -22,7 +22,7 @@ from providers.engine.record import ClusterRecord
 from providers.engine.runtime.world import World, open_world
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
-from providers.rehearsal.clouds.clore import KEY, Pace
+from providers.rehearsal.clouds.clore.access import KEY, Pace
 from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import Store

@@ -11,8 +11,8 @@ from providers.adapters.modal import gpu as modal
 from providers.adapters.modal import regions as modal_regions
 from providers.adapters.modal import request
 from providers.rehearsal import start
-from providers.rehearsal.clouds import clore
 from providers.rehearsal.clouds.aws import machines
+from providers.rehearsal.clouds.clore.access import KEY
 from providers.rehearsal.clouds.modal import gpus
 from providers.rehearsal.clouds.vertex import accelerators
 from tests.present import present
@@ -46,7 +46,7 @@ def test_vertex_takes_what_the_adapter_asks_for() -> None:
 
 def test_clore_takes_the_key_that_the_adapter_sends_in_a_rehearsal() -> None:
     """One word on both sides, and nobody's key."""
-    assert worlds.REHEARSAL_KEY == clore.KEY
+    assert worlds.REHEARSAL_KEY == KEY
 
 
 def test_one_server_is_started_for_a_provider_and_a_store(tmp_path, monkeypatch) -> None:

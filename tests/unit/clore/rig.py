@@ -11,7 +11,7 @@ from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate
-from providers.rehearsal.clouds.clore import KEY, Pace
+from providers.rehearsal.clouds.clore.access import KEY, Pace
 from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import Store

@@ -10,7 +10,7 @@ from providers.adapters.clore import mark, pricing
 from providers.adapters.clore.nodes import handle_of
 from providers.adapters.clore.progress import SETTLE_S
 from providers.model.machine import GONE, PREEMPTED, RUNNING, STOPPING, Setup
-from providers.rehearsal.clouds.clore import KEY
+from providers.rehearsal.clouds.clore.access import KEY
 from providers.rehearsal.clouds.clore.state import OUTBID_S
 from tests.present import present
 from tests.unit.clore.rig import MARK, SSH

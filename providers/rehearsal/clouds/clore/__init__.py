@@ -4,28 +4,13 @@ Nothing here is a real host or price.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from providers.rehearsal.clouds.clore.access import LIMIT, Pace
 from providers.rehearsal.start import Cloud, Server
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
-
-KEY = "rehearsal"
-"""The only key that the server takes."""
-
-
-class Pace(NamedTuple):
-    """Seconds between two calls, and between two orders."""
-
-    call_s: float
-    order_s: float
-
-
-LIMIT = Pace(0.005, 0.1)
-"""What the server refuses: looser than the pace that the adapter keeps in a rehearsal, since on a
-busy machine two calls sent in their turns can arrive together.
-"""
 
 
 def start(store: Store, pace: Pace = LIMIT) -> Server:

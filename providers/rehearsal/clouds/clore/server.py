@@ -12,14 +12,15 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from providers.rehearsal.clouds.clore import KEY, LIMIT, inventory
+from providers.rehearsal.clouds.clore import inventory
+from providers.rehearsal.clouds.clore.access import KEY, LIMIT
 from providers.rehearsal.clouds.clore.state import PROVIDER, State, holders, rows
 from providers.rehearsal.http import NO_REPLY, Loopback, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.rehearsal.clouds.clore import Pace
+    from providers.rehearsal.clouds.clore.access import Pace
     from providers.rehearsal.http import Headers
     from providers.rehearsal.scenario import Fault
     from providers.rehearsal.store import Store
