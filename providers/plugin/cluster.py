@@ -142,6 +142,7 @@ class Clusters:
             from providers.engine import operations
             from providers.engine.reconcile.lost_both import emptied
 
+            await copies.refuse_copy(world, spec.owner, request.urn)
             try:
                 paid = spec._replace(budget=await self._session.budgets.of(world, values))
                 return await operations.create(world, paid, generation)
@@ -175,13 +176,15 @@ class Clusters:
 
             record = outputs.read(request.id, state)
             await self._session.claim(record, values)
+
+            async def observed(world: World) -> ClusterRecord | None:
+                first = await asyncio.to_thread(copies.original, world, record.owner, request.urn)
+                # What idles is then another stack's to release.
+                freeing = frees if first is None else {}
+                return await operations.read(world, record, *policy, **freeing)
+
             found: ClusterRecord | None = await in_time(
-                self._session.in_world(
-                    request.urn,
-                    record.world,
-                    values,
-                    lambda world: operations.read(world, record, *policy, **frees),
-                )
+                self._session.in_world(request.urn, record.world, values, observed)
             )
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays
@@ -244,6 +247,7 @@ class Clusters:
         async def work(world: World) -> ClusterRecord:
             from providers.engine import operations
 
+            await copies.refuse_copy(world, spec.owner, request.urn)
             paid = spec._replace(budget=await self._session.budgets.of(world, values))
             if reclaims:
                 return await operations.reclaim(world, record, paid)

@@ -29,20 +29,22 @@ async def unclaimed(
     lock: asyncio.Lock,
 ) -> tuple[tuple[Node, ...], tuple[ClaimRow, ...]]:
     """Machines of the owner that no state has claimed since the last look, as far as this machine's
-    journal knows the owner at all; and the claims.
+    journal knows the owner at all; and the claims. A copied state knows nothing of them.
 
     `named` has what this run has claimed; who claims holds `lock` as well, so that no claim falls
     between that and the next look.
     """
     if not world.has_journal:
         return (), ()
+    first = await asyncio.to_thread(copies.original, world, owner, urn)
+    if first is not None:
+        return (), ()
     stack, project = stack_of(urn)
     async with lock:
         mine = named()
         claims = await asyncio.to_thread(world.journal.claims, world.name, owner)
         await asyncio.to_thread(world.journal.look, world.name, owner, tuple(mine))
-    if not await asyncio.to_thread(copies.original, world, owner, urn):
-        await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
+    await asyncio.to_thread(world.journal.owned, world.name, owner, project, stack)
     if claims is None:
         return (), ()
     known = {handle for claim in claims for handle in claim.handles}.union(*mine.values())

@@ -172,6 +172,9 @@ class Ownerships:
         world, owner = parse_id(request.id)
         from providers.engine import operations
 
+        await session.in_world(
+            urn, world, values, lambda opened: copies.refuse_copy(opened, owner, urn)
+        )
         if old.get("settings") != values.get("settings"):
             await session.under_way(
                 urn, values, lambda opened: operations.leave(opened, owner), world=world

@@ -376,6 +376,7 @@ def _read(pipe: BinaryIO, size: int) -> bytes:
 
 def _told(error: Exception, target: Path) -> str:
     if isinstance(error, OSError) and error.errno in (
+        errno.EEXIST,
         errno.ELOOP,
         errno.ENOTDIR,
         errno.EISDIR,

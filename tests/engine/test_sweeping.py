@@ -166,7 +166,7 @@ def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab) -> None:
 
 def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch) -> None:
     """What belongs to a stack that was last seen in another backend is not unclaimed: its state is
-    there.
+    there, also where a copy of it is here.
     """
     bought(lab)
     monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///one/")
@@ -177,6 +177,8 @@ def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch) -> None:
         and "file:///one" in found.why
         and "gpus/dev" in found.why
     )
+    copied = Claims(backend="file:///two", owners={"own": "gpus/copy"})
+    assert verdicts_.ELSEWHERE in verdicts(look(lab, copied)).values()
     (found,) = look(lab, Claims(backend="file:///one")).found
     assert found.verdict == verdicts_.UNCLAIMED
 

@@ -162,3 +162,17 @@ def test_a_stream_without_end_is_one_line_in_words(tmp_path):
     (tmp_path / "sent").write_bytes(GOOD + said.stdout)
     with pytest.raises(GpusError, match="goes on after it; what came before, 1 bytes"):
         asyncio.run(files.get(Sends(f"exec cat {tmp_path}/sent"), "out", tmp_path / "out"))
+
+
+@pytest.mark.parametrize("stands", ["a loop", "a link to nothing", "a file"])
+def test_what_stands_where_a_folder_was_named_is_said(tmp_path, stands):
+    """A slash at the end names a folder: one message that says what to do, and nothing is made."""
+    place = tmp_path / "named"
+    if stands == "a file":
+        place.write_text("kept")
+    else:
+        place.symlink_to("named" if stands == "a loop" else "nowhere")
+    (tmp_path / "sent").write_bytes(GOOD + END)
+    with pytest.raises(files.GpusError, match="another kind of file stands there.*move it away"):
+        asyncio.run(files.get(Sends(f"exec cat {tmp_path}/sent"), "out", f"{place}/"))
+    assert {path.name for path in tmp_path.iterdir()} == {"named", "sent"}

@@ -19,32 +19,32 @@ from providers.model import regular, yaml_file
 
 def current() -> str:
     """The backend's URL without any user or password in it, in one spelling; empty where nothing
-    says.
+    says. A relative `file://` is looked for here, then in each folder above.
     """
-    return spelled(os.environ.get("PULUMI_BACKEND_URL") or _of_project(Path.cwd()) or _logged_in())
+    url = spelled(os.environ.get("PULUMI_BACKEND_URL") or _of_project(Path.cwd()) or _logged_in())
+    place, here = Path(url.removeprefix("file://")), Path.cwd()
+    if not url.startswith("file://") or place.is_absolute():
+        return url
+    bases = (base for base in (here, *here.parents) if (base / place / ".pulumi").is_dir())
+    return next((f"file://{os.path.normpath(base / place)}" for base in bases), url)
 
 
 def folder() -> Path | None:
-    """Where a `file://` backend keeps the states; None for any other backend. A relative one is
-    looked for here, then in each folder above.
+    """Where a `file://` backend keeps the states; None for any other backend, or where it has none
+    yet.
     """
     url = current()
-    if not url.startswith("file://"):
-        return None
-    place, here = Path(url.removeprefix("file://")), Path.cwd()
-    return next(
-        (base / place for base in (here, *here.parents) if (base / place / ".pulumi").is_dir()),
-        None,
-    )
+    place = Path(url.removeprefix("file://"))
+    return place if url.startswith("file://") and (place / ".pulumi").is_dir() else None
 
 
 def spelled(url: str) -> str:
-    """A backend's URL in one spelling: no credentials, no trailing slash, the home as it is. Pure,
-    but for the home's name.
+    """A backend's URL in one spelling: no credentials, no trailing slash, no settings of a
+    `file://`, the home as it is. Pure, but for the home's name.
     """
     text = re.sub(r"//[^/@]*@", "//", url.strip()).rstrip("/")
     if text.startswith("file://"):
-        place = unquote(text.removeprefix("file://"))
+        place = unquote(text.removeprefix("file://").partition("?")[0])
         return f"file://{Path(place).expanduser() if place.startswith('~') else place}".rstrip("/")
     return text
 

@@ -129,11 +129,12 @@ def verdict_of(
             UNKNOWN,
             f"whether a state claims it is not known: {', '.join(claims.unread)} could not be read",
         )
-    if mark.owner in claims.owners:
-        return UNCLAIMED, f"of {claims.owners[mark.owner]}, of which no cluster claims it"
     met = known.get(mark.owner)
     if met is not None and met.backend and met.backend != claims.backend:
+        # Also where a state here names its owner: it was copied or moved, and has not run here yet.
         return ELSEWHERE, f"of {met.project}/{met.stack} in {met.backend}: sweep with that backend"
+    if mark.owner in claims.owners:
+        return UNCLAIMED, f"of {claims.owners[mark.owner]}, of which no cluster claims it"
     return UNCLAIMED, "no stack has its owner any more" + (
         f" (it was {met.project}/{met.stack})" if met is not None and met.stack else ""
     )
