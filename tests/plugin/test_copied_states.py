@@ -151,6 +151,7 @@ def test_one_stack_in_two_backends_is_the_first_ones(project, query):
     refused(made, "up", stack=made.stack)
     swept = subprocess.run(
         ["gpus", "sweep", "--yes"],
+        check=False,
         env=made.env,
         cwd=made.folder,
         capture_output=True,

@@ -51,9 +51,12 @@ def asked(world, stack):
     try:
         copies.refuse(world, OWNER, URN.format(stack))
     except GpusError as error:
-        assert "nothing was changed" in str(error) and str(error).isprintable()
-        return str(error).rpartition(f"{copies.TAKE_OVER}=gpus/")[2]
-    return ""
+        said = str(error)
+    else:
+        return ""
+    assert "nothing was changed" in said
+    assert said.isprintable()
+    return said.rpartition(f"{copies.TAKE_OVER}=gpus/")[2]
 
 
 @pytest.mark.parametrize(
