@@ -173,6 +173,6 @@ def test_what_stands_where_a_folder_was_named_is_said(tmp_path, stands):
     else:
         place.symlink_to("named" if stands == "a loop" else "nowhere")
     (tmp_path / "sent").write_bytes(GOOD + END)
-    with pytest.raises(files.GpusError, match=r"another kind of file stands there.*move it away"):
+    with pytest.raises(GpusError, match=r"another kind of file stands there.*move it away"):
         asyncio.run(files.get(Sends(f"exec cat {tmp_path}/sent"), "out", f"{place}/"))
     assert {path.name for path in tmp_path.iterdir()} == {"named", "sent"}
