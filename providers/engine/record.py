@@ -43,6 +43,10 @@ something may exist that is not known yet.
 DONE = (ENDED, FAILED)
 """How a job ends. It is done then, well or not: nothing is bought for it again."""
 HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
+BILLED = (PENDING, STARTING, RUNNING, DEGRADED, UNSETTLED)
+"""The statuses in which machines are billed at their price. What is stopped or ended costs its
+disks at most, and nobody knows what.
+"""
 WORK, ON_DONE = "work", "on_done"
 """In `ClusterRecord.applied`: the digest of what runs there, and what becomes of the machine once
 it is done.

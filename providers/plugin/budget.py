@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from providers.model.machine import Setup
     from providers.planner.plan import Plan
 
-COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
-"""The statuses in which machines are billed at their price."""
-
 
 def problems(values: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with `max_spend`, if it is there."""
@@ -144,5 +141,7 @@ async def remembered(world: World, record: ClusterRecord) -> None:
     """Keeps what a state names and another machine bought, so that its cost is known here even
     after it has gone.
     """
-    if record.launched_at and record.handles and record.status in COSTS:
+    from providers.engine.record import BILLED
+
+    if record.launched_at and record.handles and record.status in BILLED:
         await asyncio.to_thread(world.journal.remember, record)

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.resources.cluster import GpuCluster
-_COSTS = frozenset({"running", "starting", "pending", "degraded", "unsettled"})
-"""The statuses in which machines are billed at their price. What is stopped or ended costs its
-disks at most, and nobody knows what.
-"""
 TOKEN_OUTPUT = "_token"  # noqa: S105 - how an output's name ends
 
 
@@ -65,6 +61,8 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
     billed, what else is to be known of it, and how to reach it; of a service with a token also the
     line that tries it, by the output that holds the token.
     """
+    from providers.engine.record import BILLED
+
     place = pulumi.Output.all(cluster.provider, cluster.zone, cluster.region)
     gpu = pulumi.Output.all(cluster.gpu_type, cluster.gpu_count, cluster.nodes, cluster.capacity)
     shown = f"pulumi stack output {token_output} -s {pulumi.get_stack()} --show-secrets"
@@ -78,7 +76,7 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
         "gpu": gpu.apply(lambda part: _gpu(*part)),
         "price_usd_per_hour": (
             pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
-                lambda part: part[1] if part[0] in _COSTS else None
+                lambda part: part[1] if part[0] in BILLED else None
             )
         ),
         "detail": cluster.detail.apply(lambda text: text or None),
