@@ -17,6 +17,7 @@ from providers.engine.launch.taken_over import confirmed
 from providers.engine.messages import trimmed
 from providers.engine.readiness import access
 from providers.engine.reconcile.adopt import existing, imported
+from providers.engine.reconcile.condition import AT_REST, condition_of
 from providers.engine.reconcile.converge import converge
 from providers.engine.reconcile.edit import edit
 from providers.engine.reconcile.read import read_cluster
@@ -167,7 +168,7 @@ async def reclaim(world: World, record: ClusterRecord, spec: ClusterSpec) -> Clu
             )
             after = (
                 now
-                if taken or now.reasons or now.status in (ENDED, STOPPED)
+                if taken or now.reasons or condition_of(now) in AT_REST
                 else await upgrade_placement(world, now, able, stop)
             )
             return await confirmed(world, after, stop, (*record.handles, *record.leftovers))

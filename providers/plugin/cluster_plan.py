@@ -11,7 +11,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import GpusError
-from providers.model.machine import ENDED, PREEMPTED
 from providers.plugin import grpc_errors, siblings
 from providers.plugin.preview import CREATE, REPLACE, UPDATE, PreviewContext
 
@@ -58,6 +57,7 @@ class Plans:
         acceptable; then the table is shown too.
         """
         from providers.engine.market import planning
+        from providers.engine.reconcile.condition import OVER, Condition, condition_of
         from providers.planner import render
         from providers.plugin import inputs, preview
 
@@ -68,7 +68,7 @@ class Plans:
         replaces = (
             context.action == REPLACE
             and context.record is not None
-            and context.record.status not in (ENDED, PREEMPTED)
+            and condition_of(context.record) not in (*OVER, Condition.PREEMPTED)
         )
         plan = await asyncio.to_thread(
             planning.walked,

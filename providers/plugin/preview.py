@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.model.machine import ENDED, STOPPED
+from providers.model.machine import STOPPED
 from providers.model.money import per_hour, usd
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
 
 def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str:
     """The line `change`: of the action where one is asked for, else of the record's condition."""
-    from providers.engine.reconcile.condition import Condition, condition_of
+    from providers.engine.reconcile.condition import AT_REST, Condition, condition_of
     from providers.engine.reconcile.on_preview import PreviewCase, what
     from providers.engine.reconcile.status import REPLACE_ALL
     from providers.engine.reconcile.steps import STEPS
@@ -216,7 +216,7 @@ def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str
             f"{what(record)} ({per_hour(record.micro_usd)}) is there from an earlier run: it is"
             " taken over if it still fits, else deleted first"
         )
-    if seen.action == RECLAIM and record.status not in (ENDED, STOPPED):
+    if seen.action == RECLAIM and condition not in AT_REST:
         return reclaim_line(plan, record)
     redeployed = record.kind == "service" and condition is not Condition.DEGRADED
     return (redeployed and _served_line(plan, record)) or step.preview(case)

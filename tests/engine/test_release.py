@@ -200,3 +200,13 @@ def test_update_cut_short_leaves_a_placement_that_read_finds(lab) -> None:
     lab.alpha.preempt(record.handles[0])
     moved = run(operations.update(world, record, wanted()))
     assert run(operations.read(world, record)).handles == moved.handles
+
+
+def test_reclaim_buys_nothing_for_a_job_that_has_failed(lab) -> None:
+    """A job is over once it has ended, also badly: what is preferred is not bought in its stead."""
+    world, want, record = on_fallback(lab)
+    del lab.alpha.stock["north-a", "spot"]
+    failed = record._replace(kind="job", status="failed")
+    lab.beta.end(record.handles[0])
+    after = run(operations.reclaim(world, failed, want))
+    assert (after.status, lab.alive) == ("failed", [])

@@ -85,6 +85,10 @@ LOST = frozenset(
     }
 )
 """Where a whole placement among the orphans is taken over in its stead."""
+OVER = frozenset({Condition.ENDED, Condition.DONE})
+"""It has ended as it should: no other placement is bought in its stead."""
+AT_REST = OVER | {Condition.HALTED, Condition.STOPPED}
+"""It is over, or stopped and kept: what is preferred is not bought in its stead either."""
 
 
 class Classified(NamedTuple):
