@@ -4,42 +4,25 @@ rows of the error table; known by name, so that nothing of Google's is imported.
 
 from __future__ import annotations
 
+from functools import partial
+
 from providers.adapters.base import Row
 from providers.adapters.gcp.error_codes import ALL, NOTHING, SETTLE, SIGN_IN
-from providers.errors import (
-    BadCredentials,
-    NotConfigured,
-    OutcomeUnknown,
-    Transient,
-)
+from providers.errors import BadCredentials, NotConfigured, OutcomeUnknown, Transient
 
-_CLIENT = "google-api-python-client 2.202.0, httplib2 0.32.1, google-auth 2.63.0"
+_row = partial(
+    Row,
+    source="google-api-python-client 2.202.0, httplib2 0.32.1, google-auth 2.63.0",
+    seen="2026-11-27",
+)
 _OFFLINE = "look at the network: Google cannot be reached from here"
-_BEFORE = Row(Transient, NOTHING, _OFFLINE, _CLIENT, "2026-11-27")
-_LOST = Row(
-    OutcomeUnknown,
-    NOTHING,
-    "the answer was lost; " + SETTLE,
-    _CLIENT,
-    "2026-11-27",
-    reading=Transient,
+_BEFORE = _row(Transient, NOTHING, _OFFLINE)
+_LOST = _row(OutcomeUnknown, NOTHING, "the answer was lost; " + SETTLE, reading=Transient)
+_GARBLED = _row(
+    OutcomeUnknown, NOTHING, "the answer could not be read; " + SETTLE, reading=Transient
 )
-_GARBLED = Row(
-    OutcomeUnknown,
-    NOTHING,
-    "the answer could not be read; " + SETTLE,
-    _CLIENT,
-    "2026-11-27",
-    reading=Transient,
-)
-_KEYS = Row(BadCredentials, ALL, SIGN_IN, _CLIENT, "2026-11-27")
-_NO_KEYS = Row(
-    NotConfigured,
-    ALL,
-    "set up credentials: gcloud auth application-default login",
-    _CLIENT,
-    "2026-11-27",
-)
+_KEYS = _row(BadCredentials, ALL, SIGN_IN)
+_NO_KEYS = _row(NotConfigured, ALL, "set up credentials: gcloud auth application-default login")
 EXCEPTIONS: dict[str, Row] = {
     # Nothing was sent.
     "httplib2.error.ServerNotFoundError": _BEFORE,
@@ -47,29 +30,17 @@ EXCEPTIONS: dict[str, Row] = {
     "socket.gaierror": _BEFORE,
     "builtins.ConnectionRefusedError": _BEFORE,
     "providers.adapters.gcp.client.NotSent": _BEFORE,
-    "ssl.SSLCertVerificationError": Row(
-        Transient,
-        NOTHING,
-        "Google's certificate was not accepted: look at the proxy and the clock",
-        _CLIENT,
-        "2026-11-27",
+    "ssl.SSLCertVerificationError": _row(
+        Transient, NOTHING, "Google's certificate was not accepted: look at the proxy and the clock"
     ),
-    "google.auth.exceptions.TransportError": Row(
-        Transient,
-        NOTHING,
-        "a token could not be fetched: look at the network",
-        _CLIENT,
-        "2026-11-27",
+    "google.auth.exceptions.TransportError": _row(
+        Transient, NOTHING, "a token could not be fetched: look at the network"
     ),
-    "google.auth.exceptions.TimeoutError": Row(
-        Transient,
-        NOTHING,
-        "a token could not be fetched: look at the network",
-        _CLIENT,
-        "2026-11-27",
+    "google.auth.exceptions.TimeoutError": _row(
+        Transient, NOTHING, "a token could not be fetched: look at the network"
     ),
-    "google.auth.exceptions.ResponseError": Row(
-        Transient, NOTHING, "a token could not be fetched", _CLIENT, "2026-11-27"
+    "google.auth.exceptions.ResponseError": _row(
+        Transient, NOTHING, "a token could not be fetched"
     ),
     # Keys.
     "google.auth.exceptions.DefaultCredentialsError": _NO_KEYS,
