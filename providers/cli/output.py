@@ -12,7 +12,7 @@ OK, NOTHING, WRONG, INTERRUPTED, CUT = 0, 1, 2, 130, 141
 
 
 def table(
-    rows: Sequence[Sequence[str]], right: Container[int], gives: Sequence[int] = ()
+    rows: Sequence[Sequence[str]], right: Container[int] = (), gives: Sequence[int] = ()
 ) -> Iterable[str]:
     """Rows as columns; those numbered in `right` flush right. Where they are too wide the gaps
     narrow, then the columns in `gives` give way.

@@ -8,6 +8,7 @@ from providers.adhoc import provision, stack_clusters
 from providers.cli import stackfile
 from providers.cli.adhoc import OK
 from providers.cli.options import settings_of
+from providers.cli.output import table
 from providers.engine.messages import moment
 from providers.engine.record import ON_DONE
 from providers.errors import Problem, SpecError
@@ -16,7 +17,6 @@ from providers.model.workload import KEEP
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from providers.adhoc.sync import Machine
 
@@ -66,7 +66,7 @@ def ps(options: argparse.Namespace) -> int:
                     ends,
                 )
             )
-        _aligned(rows)
+        print("\n".join(table(rows)))
         print("of stacks, as this machine's journal has it; `pulumi refresh` looks")
         if found:
             print()
@@ -108,7 +108,7 @@ def ps(options: argparse.Namespace) -> int:
                 ends,
             )
         )
-    _aligned(rows)
+    print("\n".join(table(rows)))
     if any(machine.process is None for machine in found):
         print(
             "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
@@ -144,14 +144,6 @@ def _ends(one: stack_clusters.Declared) -> str:
     if one.record.ends_at:
         return moment(one.record.ends_at)
     return f"{moment(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
 
 
 def _record(machine: Machine) -> dict[str, Any]:
