@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from providers.planner.plan import Plan
     from providers.resources import GpuCluster
 
-_HOMES = {
+HOMES = {
     "providers.adhoc.provision": ("aprovision", "find", "provision", "release"),
     "providers.adhoc.machine": ("AsyncMachine",),
     "providers.adhoc.sync": ("Machine",),
@@ -83,7 +83,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    for home, names in _HOMES.items():
+    for home, names in HOMES.items():
         if name in names:
             found: object = getattr(import_module(home), name)
             globals()[name] = found

@@ -19,7 +19,8 @@ settings.load_profile("gpus")
 # every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_create_client_class, _client_classes = ClientCreator._create_client_class, {}
+_create_client_class = ClientCreator._create_client_class  # noqa: SLF001 - boto has no public way
+_client_classes = {}
 
 
 def _client_class_once(self, service_name, service_model):
@@ -31,7 +32,7 @@ def _client_class_once(self, service_name, service_model):
     return _client_classes[service_name]
 
 
-ClientCreator._create_client_class = _client_class_once
+ClientCreator._create_client_class = _client_class_once  # noqa: SLF001 - likewise
 
 
 def pytest_collection_modifyitems(items) -> None:

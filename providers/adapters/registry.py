@@ -34,7 +34,7 @@ def manifests() -> Mapping[str, Manifest]:
     """Every adapter's manifest by provider name, in the order of names. The first call looks at
     folders; no network.
     """
-    return _found().manifests
+    return found_adapters().manifests
 
 
 def capabilities() -> Mapping[str, Capabilities]:
@@ -51,11 +51,12 @@ def networked() -> tuple[str, ...]:
 
 def problems() -> tuple[str, ...]:
     """One line for each adapter that could not be loaded."""
-    return _found().problems
+    return found_adapters().problems
 
 
 @cache
-def _found() -> LoadedAdapters:
+def found_adapters() -> LoadedAdapters:
+    """What is installed, looked for once a process."""
     import providers.adapters
 
     return scan(providers.adapters.__path__, outside())

@@ -222,7 +222,7 @@ class AsyncMachine:
             async with relay:
                 yield int(relay.sockets[0].getsockname()[1])
             return
-        here = _free(port, 0) if local is None else _free(local)
+        here = free_port(port, 0) if local is None else free_port(local)
         launch = line.tunnel(here, port)
         assert launch is not None
         async with started(launch) as tunnel:
@@ -399,7 +399,7 @@ async def _answers(port: int) -> bool:
     return True
 
 
-def _free(*wanted: int) -> int:
+def free_port(*wanted: int) -> int:
     """The first of these ports that is free on 127.0.0.1; 0 is any.
     Raises GpusError when none is.
     """

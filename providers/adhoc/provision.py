@@ -121,7 +121,7 @@ def had(
     machines: list[Machine] = []
 
     async def rented() -> None:
-        machines.append(Machine(await _rented(opened, spec, ssh_key, by_login=by_login)))
+        machines.append(Machine(await rent(opened, spec, ssh_key, by_login=by_login)))
 
     given = False
     try:
@@ -155,7 +155,7 @@ async def aprovision(
     spec = declared(gpu, fields)
     opened = _opened(world, settings, report)
     try:
-        machine = await _rented(opened, spec, ssh_key)
+        machine = await rent(opened, spec, ssh_key)
         try:
             yield machine
         finally:
@@ -291,9 +291,10 @@ def _tuples(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-async def _rented(
+async def rent(
     world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None, *, by_login: bool = False
 ) -> AsyncMachine:
+    """The machine, bought and verified; a rehearsal says that it is none."""
     if world.name == REHEARSAL:
         world.report(
             "info",

@@ -371,7 +371,7 @@ async def finished_job(
             f"{name}: wanted a job, found a {one.record.kind}: nothing of it ends by itself"
         )
     if one.concluded[0]:
-        return _code(*one.concluded)
+        return exit_code(*one.concluded)
     there = open_world(one.record.world)
     try:
         adapter = await home_of(there, one.record)
@@ -389,7 +389,7 @@ async def finished_job(
                 worst = next(
                     (node for node in record.machines if node.status == record.status), None
                 )
-                return _code(record.status, worst.detail if worst is not None else LIMIT)
+                return exit_code(record.status, worst.detail if worst is not None else LIMIT)
             if timeout_s is not None and there.clock.now() - began >= timeout_s:
                 raise GpusError(
                     f"{name}: wanted its end within {timeout_s:.0f}s, found it {record.status}"
@@ -399,7 +399,7 @@ async def finished_job(
         there.close()
 
 
-def _code(status: str, why: str) -> tuple[int, str]:
+def exit_code(status: str, why: str) -> tuple[int, str]:
     """(exit code, why) of a job that is over: 0 only where it is known to have ended well."""
     if status == ENDED:
         return (1 if why in {ITSELF, LIMIT} else 0), why or status

@@ -78,7 +78,7 @@ class Portal:
                         )
                     )
                     if text:
-                        _say(text)
+                        say(text)
                 return _outcome(done, why, interrupted=presses > 0)
             except KeyboardInterrupt as interrupt:
                 if not presses:
@@ -107,7 +107,8 @@ def _outcome(done: Future[T], why: tuple[Any, ...], *, interrupted: bool) -> T:
     return result
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Prints a line to stderr, if anybody reads it."""
     import contextlib
     import sys
 

@@ -253,13 +253,13 @@ def overlaid(
     )
     for provider, manifest in machines:
         _fit(sections, provider, manifest, declared, work.image or _image(work.record()), lines)
-    name = options.name or _called(options.stack, declared.name)
+    name = options.name or trial_name(options.stack, declared.name)
     gpus = tuple(options.on) if len(options.on) > 1 else options.on[0]
     spec = Cluster(name=name, gpu=gpus, workload=work, options=sections, **fields)
     return Overlay(spec, declared.kind, world, settings, tuple(lines))
 
 
-def _called(stack: str, cluster: str) -> str:
+def trial_name(stack: str, cluster: str) -> str:
     """The trial's name, which another stack's trial of a like-named cluster does not have: at most
     40 characters, as a cluster's. Pure.
     """

@@ -187,21 +187,21 @@ def _models() -> dict[str, _Model]:
 
 _MODELS = _models()
 
-_ASKS = {
+ASKS = {
     # An ask that is no model's own name: what it accepts, and its spellings.
     "H100-SXM": (("H100",), ("H100 SXM5", "H100 80GB SXM", "H100 SXM 80GB", "H100 SXM5 80GB")),
     "A100-SXM": (("A100",), ()),
     "A100-80GB-SXM": (("A100-80GB",), ("A100 SXM 80GB", "A100-80GB-SXM4")),
 }
 
-_ACCEPTS: dict[str, tuple[str, ...]] = {
+ACCEPTS: dict[str, tuple[str, ...]] = {
     "H100": ("H100", "H100-PCIe"),
     "A100": ("A100", "A100-PCIe"),
     "A100-80GB": ("A100-80GB", "A100-80GB-PCIe"),
 }
 """Bare names that more than one card answers; all others accept themselves alone."""
 
-_MEANINGS = {
+MEANINGS = {
     "H100": (
         "H100 80 GB, SXM or PCIe (H100! or H100-SXM: the SXM card alone); not H100-MEGA, H100-NVL"
         " or H200"
@@ -225,7 +225,7 @@ _MEANINGS = {
     "GH200": "GH200 with 96 GB of HBM3",
 }
 
-_SIBLINGS: dict[str, tuple[str, ...]] = {
+SIBLINGS: dict[str, tuple[str, ...]] = {
     "A10": ("A10G",),
     "A10G": ("A10",),
     "A100": ("A100-80GB",),
@@ -257,7 +257,7 @@ _SIBLINGS: dict[str, tuple[str, ...]] = {
     "V100-32GB": ("V100",),
 }
 
-_SHARED = {
+SHARED = {
     # Texts that several models share: unknown on purpose, with what they may mean.
     "rtx6000": ("QUADRO-RTX-6000", "RTX-A6000", "RTX-6000-ADA", "RTX-PRO-6000"),
     "rtx5000": ("QUADRO-RTX-5000", "RTX-A5000", "RTX-5000-ADA"),
@@ -267,7 +267,7 @@ _SHARED = {
     "tpuv5": ("TPU-V5E", "TPU-V5P"),
 }
 
-_BY_MEMORY = {
+BY_MEMORY = {
     # The same driver name for cards of two sizes: the reported memory says which.
     "A100": ("A100", "A100-80GB"),
     "A100-SXM": ("A100", "A100-80GB"),
@@ -305,7 +305,7 @@ def _aliases() -> dict[str, str]:
     table: dict[str, str] = {}
     for name, spellings in (
         *((name, model.spellings) for name, model in _MODELS.items()),
-        *((name, ask[1]) for name, ask in _ASKS.items()),
+        *((name, ask[1]) for name, ask in ASKS.items()),
     ):
         for spelling in (name, *spellings):
             if table.setdefault(_key(spelling), name) != name:
@@ -339,7 +339,7 @@ def gpu_type(text: str, reported_mib: float | None = None) -> str | None:
         return None
     if reported_mib is None:
         return accepts(name, exact=True)[0]
-    for model in _BY_MEMORY.get(name, accepts(name, exact=True)):
+    for model in BY_MEMORY.get(name, accepts(name, exact=True)):
         if nominal_memory_matches(model, reported_mib):
             return model
     return None
@@ -350,7 +350,7 @@ def accepts(name: str, exact: bool = False) -> tuple[str, ...]:
     them alone. Empty when unknown.
     """
     models: tuple[str, ...] = (
-        _ASKS[name][0] if name in _ASKS else _ACCEPTS.get(name, (name,) if name in _MODELS else ())
+        ASKS[name][0] if name in ASKS else ACCEPTS.get(name, (name,) if name in _MODELS else ())
     )
     return models[:1] if exact else models
 
@@ -359,7 +359,7 @@ def is_narrow(name: str) -> bool:
     """True for an ask that names one form of a card (`H100-SXM`): like `H100!` it is served by
     exactly that.
     """
-    return canonical(name) in _ASKS
+    return canonical(name) in ASKS
 
 
 def models() -> tuple[str, ...]:
@@ -401,7 +401,7 @@ def by_memory(min_gib: float) -> tuple[str, ...]:
 
 def meaning(name: str) -> str:
     """What a name stands for where that needs saying, in one line; empty where it does not."""
-    return _MEANINGS.get(name, "")
+    return MEANINGS.get(name, "")
 
 
 def with_count(text: str) -> str:
@@ -436,9 +436,9 @@ def near(text: str) -> tuple[str, ...]:
     key = _key(text)
     if key in _ALIASES:
         name = _ALIASES[key]
-        return _SIBLINGS.get(name, tuple(other for other in accepts(name) if other != name))
-    if key in _SHARED:
-        return _SHARED[key]
+        return SIBLINGS.get(name, tuple(other for other in accepts(name) if other != name))
+    if key in SHARED:
+        return SHARED[key]
     if not key:
         return ()
     import difflib

@@ -32,7 +32,7 @@ def program(module: str, name: str, /, *parts: str, **variables: str | int | Seq
     `parts` are further files there: the functions of theirs that it calls. Raises TypeError where a
     variable that one of them reads is not given.
     """
-    files = [_file(module, each) for each in (*parts, name)]
+    files = [text_of(module, each) for each in (*parts, name)]
     if missing := frozenset[str]().union(*(each.reads for each in files)) - variables.keys():
         raise TypeError(f"{name}.sh reads {', '.join(sorted(missing))}, which nobody sets")
     return "".join((files[-1].first, assignments(**variables), *(each.rest for each in files)))
@@ -66,7 +66,8 @@ def service(
 
 
 @cache
-def _file(module: str, name: str) -> _File:
+def text_of(module: str, name: str) -> _File:
+    """The program `name` beside a module, read once a process."""
     import re
     from pathlib import Path
 

@@ -39,7 +39,7 @@ BUSY_FILE = ".gpus-busy"
 BUSY, IDLE = 97, 0
 _NO_DRIVER = 9
 """What nvidia-smi ends with when the driver is not loaded (nvidia-smi(1), RETURN VALUE)."""
-_PROC = Path("/proc")
+PROC = Path("/proc")
 _ROUNDS = 5
 """Looks at what still runs: what is being ended may have started another one meanwhile."""
 _WRONG = "wrong-gpus.json"
@@ -233,8 +233,8 @@ def _at_home_below(folder: Path) -> list[int]:
 
 def _environments() -> Iterator[tuple[int, Iterable[bytes]]]:
     """(id, its environment's words) of every process that this user may look into."""
-    if (_PROC / "self" / "environ").exists():
-        for place in _PROC.iterdir():
+    if (PROC / "self" / "environ").exists():
+        for place in PROC.iterdir():
             if place.name.isdigit():
                 with suppress(OSError):
                     yield int(place.name), (place / "environ").read_bytes().split(b"\0")

@@ -24,7 +24,7 @@ QUERY = shell.program(__file__, "driver", status=START_UP_STATUS, word=_STATUS.s
 """What is asked of a machine, in sh: its cards, and what its start-up script ended with, if it has
 ended and left that.
 """
-_SAME_CARD = {"H100-MEGA": "H100"}
+SAME_CARD = {"H100-MEGA": "H100"}
 """Models that differ by the machine around the card: the driver cannot tell them apart."""
 
 
@@ -96,7 +96,7 @@ def _cards(exit_code: int, output: str, errors: str, gpu_type: str, gpu_count: i
                 WRONG_GPUS, f"{name} with {mib} MiB where {wanted} was ordered", final=True
             )
         model = names.gpu_type(name, mib)
-        if model is not None and model != _SAME_CARD.get(gpu_type, gpu_type):
+        if model is not None and model != SAME_CARD.get(gpu_type, gpu_type):
             return ProbeResult(WRONG_GPUS, f"{shown} where {wanted} was ordered", final=True)
     return ProbeResult()
 

@@ -132,9 +132,10 @@ class FakeCloud(PlaceAccess):
         """The next `times` calls of `method` raise `error`; with `after` the work is done first."""
         self._faults.setdefault(method, []).append(Fault(error, after, times))
 
-    def heal(self, method: str) -> None:
-        """Takes back what `fail` said of this method."""
-        self._faults.pop(method, None)
+    def heal(self, method: str = "") -> None:
+        """Takes back what `fail` said of this method, or of every one."""
+        for healed in (method,) if method else tuple(self._faults):
+            self._faults.pop(healed, None)
 
     @property
     def alive(self) -> list[Node]:
@@ -145,13 +146,13 @@ class FakeCloud(PlaceAccess):
 
     def preempt(self, handle: Handle, *, remains: bool = False) -> None:
         """The cloud takes a machine back: it is gone, or stays as a stopped one."""
-        self._set(handle, PREEMPTED if remains else GONE)
+        self.set_status(handle, PREEMPTED if remains else GONE)
 
     def end(self, handle: Handle, *, remains: bool = False) -> None:
         """Its own limit ends a machine."""
-        self._set(handle, ENDED if remains else GONE)
+        self.set_status(handle, ENDED if remains else GONE)
 
-    def _set(self, handle: Handle, status: str) -> None:
+    def set_status(self, handle: Handle, status: str) -> None:
         self.machines[handle] = self.machines[handle]._replace(status=status)
 
     # The adapter
@@ -218,7 +219,7 @@ class FakeCloud(PlaceAccess):
                     self.stock[key] -= placed.nodes
                 self._operations[order.token] = self._start(order, placed)
             self._end(fault)
-            return self._ticket(order)
+            return self.ticket_of(order)
 
     def poll(self, ticket: Ticket) -> Ticket:
         fault = self._begin("poll")
@@ -228,7 +229,7 @@ class FakeCloud(PlaceAccess):
             operation = self._operations[ticket.order.token]
             if operation.done and operation.error is not None:
                 raise operation.error
-            return self._ticket(ticket.order)
+            return self.ticket_of(ticket.order)
 
     def resume(self, order: Order) -> Ticket | None:
         fault = self._begin("resume")
@@ -238,7 +239,7 @@ class FakeCloud(PlaceAccess):
             operation = self._operations.get(order.token)
             if operation is None or (operation.done and operation.error is not None):
                 return None
-            return self._ticket(order)
+            return self.ticket_of(order)
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
         fault = self._begin("observe")
@@ -270,7 +271,7 @@ class FakeCloud(PlaceAccess):
         with self._lock:
             if handle in self.machines and self.machines[handle].status != GONE:
                 self._leaving.setdefault(handle, self.clock.now() + self.delete_s)
-                self._set(handle, STOPPING)
+                self.set_status(handle, STOPPING)
             self._end(fault)
 
     def relabel(self, handle: Handle, generation: str) -> None:
@@ -289,7 +290,7 @@ class FakeCloud(PlaceAccess):
             raise NoCapacity("none there", provider=self.name, code="FULL")
         self.updates.append((handle, dict(change)))
         if "state" in change:
-            self._set(handle, STOPPED if change["state"] == "stopped" else RUNNING)
+            self.set_status(handle, STOPPED if change["state"] == "stopped" else RUNNING)
         self._end(fault)
 
     # Inside
@@ -326,7 +327,7 @@ class FakeCloud(PlaceAccess):
             []
             if error is not None
             else [
-                self._node(order, placed, name, QUEUED if queued else PENDING)
+                self.node_of(order, placed, name, QUEUED if queued else PENDING)
                 for name in order.node_names
             ]
         )
@@ -335,7 +336,7 @@ class FakeCloud(PlaceAccess):
         self.machines.update({node.handle: node for node in nodes})
         return _Operation(placed, done_at, tuple(node.handle for node in nodes), error)
 
-    def _ticket(self, order: Order) -> Ticket:
+    def ticket_of(self, order: Order) -> Ticket:
         self._pass()
         operation = self._operations[order.token]
         native = (("token", order.token),)
@@ -350,7 +351,7 @@ class FakeCloud(PlaceAccess):
         now = self.clock.now()
         for handle, at in list(self._leaving.items()):
             if now >= at:
-                self._set(handle, GONE)
+                self.set_status(handle, GONE)
                 del self._leaving[handle]
         for operation in self._operations.values():
             if operation.done:
@@ -368,9 +369,9 @@ class FakeCloud(PlaceAccess):
                 operation.done = True
                 for handle in operation.handles:
                     if self.machines[handle].status in {PENDING, QUEUED}:
-                        self._set(handle, RUNNING)
+                        self.set_status(handle, RUNNING)
 
-    def _node(self, order: Order, placed: Candidate, name: str, status: str) -> Node:
+    def node_of(self, order: Order, placed: Candidate, name: str, status: str) -> Node:
         return Node(
             handle=Handle(self.name, f"{placed.zone or placed.region}/{name}"),
             name=name,

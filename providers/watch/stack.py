@@ -137,7 +137,7 @@ class Stack:
         try:
             deployment = self._selected().export_stack().deployment or {}
         except CommandError as error:
-            raise _failure(error, []) from None
+            raise failure(error, []) from None
         return read_state(deployment)
 
     def updates(self, since: float) -> int:
@@ -147,7 +147,7 @@ class Stack:
         try:
             found = self._selected().history(page_size=50, page=1, show_secrets=False)
         except CommandError as error:
-            raise _failure(error, []) from None
+            raise failure(error, []) from None
         made = 0
         for summary in found:
             changes = summary.resource_changes or {}
@@ -176,7 +176,7 @@ class Stack:
                     ]
                 ) from None
             except CommandError as error:
-                raise _failure(error, []) from None
+                raise failure(error, []) from None
         return self._stack
 
     def _ran(self, run: Callable[[PulumiStack, Callable[[EngineEvent], None]], object]) -> Run:
@@ -207,7 +207,7 @@ class Stack:
         except ConcurrentUpdateError as error:
             raise Locked(_first(str(error))) from None
         except CommandError as error:
-            raise _failure(error, said) from None
+            raise failure(error, said) from None
         buys = tuple(
             name for name, operation in operations.items() if operation in _MAKES or name in repairs
         )
@@ -332,7 +332,8 @@ def read_state(deployment: Mapping[str, Any]) -> State:
     return State(world, owner, settings, tuple(clusters), ownership, max_spend)
 
 
-def _failure(error: CommandError, said: list[tuple[str, str]]) -> GpusError:
+def failure(error: CommandError, said: list[tuple[str, str]]) -> GpusError:
+    """The error of a run of Pulumi that failed, from its messages."""
     if isinstance(error, ConcurrentUpdateError):
         return Locked(_first(str(error)))
     lines = _lines([pair for pair in said if pair[0] == "error"] or said)

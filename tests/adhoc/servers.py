@@ -252,8 +252,8 @@ class Bench:
         self.cloud.create_s = self.cloud.delete_s = 0.0
         self.lines: list[str] = []
         self.takes_keys = True
-        made_node = self.cloud._node
-        self.cloud._node = lambda *order: self.made(made_node(*order), order[0])  # type: ignore[method-assign]  # this cloud's machines are the ssh server
+        made_node = self.cloud.node_of
+        self.cloud.node_of = lambda *order: self.made(made_node(*order), order[0])  # type: ignore[method-assign]  # this cloud's machines are the ssh server
         self.ports = lambda: ((22, self.host.port),)
         self.offers = table(
             [offer("alpha", "north", "north-a", usd=10), offer("alpha", "south", "south-a", usd=12)]

@@ -275,7 +275,7 @@ def test_without_the_key_it_is_said_how_else_to_log_in(bench, in_hand) -> None:
 )
 def test_the_code_of_a_failed_job_is_an_exit_code_and_never_0(why, code) -> None:
     """A number that is none, which a shell would see as the rest by 256, is 1."""
-    assert stack_clusters._code("failed", why)[0] == code
+    assert stack_clusters.exit_code("failed", why)[0] == code
 
 
 def test_a_name_in_two_stacks_is_not_guessed(bench, in_hand) -> None:

@@ -95,7 +95,7 @@ def test_trials_of_two_stacks_have_names_of_their_own() -> None:
     that a cluster may have.
     """
     called = [
-        overlay._called(stack, "train")
+        overlay.trial_name(stack, "train")
         for stack in ("dev", "prod", "org/project/prod", "7B_Big.stack")
     ]
     assert called == [
@@ -104,7 +104,7 @@ def test_trials_of_two_stacks_have_names_of_their_own() -> None:
         "prod-train-debug",
         "b-big-stack-train-debug",
     ]
-    assert len(overlay._called("s" * 60, "train")) == 40
+    assert len(overlay.trial_name("s" * 60, "train")) == 40
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws", "modal"])

@@ -47,7 +47,7 @@ def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatc
     """Ctrl-C between the last step of the purchase and the block: the machine is released and
     confirmed, kept or not.
     """
-    had = provision._rented
+    had = provision.rent
 
     async def then_interrupted(*arguments, **more):
         machine = await had(*arguments, **more)
@@ -55,7 +55,7 @@ def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatc
         _thread.interrupt_main()
         return machine
 
-    monkeypatch.setattr(provision, "_rented", then_interrupted)
+    monkeypatch.setattr(provision, "rent", then_interrupted)
     for keep in (False, True):
         with (
             pytest.raises(KeyboardInterrupt),
@@ -116,7 +116,7 @@ def test_two_interrupts_at_once_release(monkeypatch, capfd) -> None:
     purchase still ends in order.
     """
     told: list[str] = []
-    say = sync._say
+    say = sync.say
 
     def interrupted_again(text) -> None:
         say(text)
@@ -124,7 +124,7 @@ def test_two_interrupts_at_once_release(monkeypatch, capfd) -> None:
             told.append(text)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sync, "_say", interrupted_again)
+    monkeypatch.setattr(sync, "say", interrupted_again)
     open_store().set_latency("gcp", "create", 3.0)
     threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt), p.provision("L4:1", providers=["gcp"]):
@@ -303,7 +303,7 @@ def test_what_a_machine_runs_in_the_background_ends_with_its_release(
     from providers.rehearsal import node as standin
 
     if asked == "ps":
-        monkeypatch.setattr(standin, "_PROC", tmp_path / "none")
+        monkeypatch.setattr(standin, "PROC", tmp_path / "none")
     with p.provision("L4:1", name="other", providers=["gcp"]) as other:
         with p.provision("L4:1", name="box", providers=["gcp"]) as box:
             pids = left_behind(box), left_behind(other)

@@ -34,5 +34,5 @@ def test_contract(case, contract_home, monkeypatch) -> None:
     """Every case of the contract holds."""
     # The pace has tests of its own, with its own clock: a busy machine's jitter must not be refused
     # here.
-    monkeypatch.setattr(server, "_TOLERANCE", 0.0)
+    monkeypatch.setattr(server, "TOLERANCE", 0.0)
     case.run(HARNESS, contract_home)

@@ -171,7 +171,7 @@ def attach(wire: Wire) -> None:
     RehearsalClock.sleep = jump  # type: ignore[method-assign]
     gcp.Client.__init__.__defaults__ = (None, TIMEOUT_S)
     aws.Client.__init__.__defaults__ = (None, TIMEOUT_S)
-    present(clore.Client._call.__kwdefaults__)["timeout_s"] = TIMEOUT_S
+    present(clore.Client.call.__kwdefaults__)["timeout_s"] = TIMEOUT_S
     clore.MARKET_TIMEOUT_S = 10.0
     _patience(MODAL_S)
 
@@ -181,6 +181,6 @@ def _patience(seconds: float) -> None:
     import providers.adapters.modal.client as modal
     from providers.adapters.modal import apps
 
-    present(modal.Client._call.__kwdefaults__)["limit_s"] = seconds
+    present(modal.Client.call.__kwdefaults__)["limit_s"] = seconds
     modal.CALL_S = modal.CREATE_S = seconds
     apps.CREATE_S = seconds  # type: ignore[attr-defined]  # its own name for the client's

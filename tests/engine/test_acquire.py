@@ -281,7 +281,7 @@ def test_unknown_outcome_stops_everything(lab) -> None:
     assert "nothing else is bought" in record.reasons[0]
     assert lab.creates == 1
     assert [entry.state for entry in world.journal.orders("rehearsal", "own")] == ["unsettled"]
-    lab.alpha._faults.clear()
+    lab.alpha.heal()
     run(operations.delete(world, record))
     assert lab.alive == []
     assert world.journal.orders("rehearsal", "own") == ()
@@ -341,7 +341,7 @@ def test_b23_failed_clean_up_stops_the_walk(lab) -> None:
     assert record.leftovers[0].native_id in record.reasons[0] and "$20.00/h" in record.reasons[0]
     with pytest.raises(errors.HalfMade, match="may still cost"):
         run(operations.delete(world, record))
-    lab.alpha._faults.clear()
+    lab.alpha.heal()
     run(operations.delete(world, record))
     assert lab.alive == []
 

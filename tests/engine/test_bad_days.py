@@ -368,9 +368,9 @@ def test_a_proxy_that_googles_client_would_pass_over_is_told(monkeypatch) -> Non
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setattr(httplib2, "socks", None)
     with pytest.raises(errors.NotConfigured, match="pip install PySocks"):
-        client._proxy_can_be_used()
+        client.check_proxy()
     monkeypatch.setenv("no_proxy", ".googleapis.com")
-    client._proxy_can_be_used()
+    client.check_proxy()
     monkeypatch.setenv("https_proxy", "nonsense://:::")
     with pytest.raises(errors.NotConfigured, match="cannot be read"):
-        client._proxy_can_be_used()
+        client.check_proxy()

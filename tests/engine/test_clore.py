@@ -156,7 +156,7 @@ def test_b25_an_unclear_answer_with_nothing_made_goes_on_to_the_next_host(market
 
 def ordered(world):
     """The servers that orders are sent for, as they are."""
-    client, servers = world.adapter("clore").real._client, []
+    client, servers = world.adapter("clore").real.client, []
     real = client.create_order
 
     def create(body, **rest):
@@ -243,7 +243,7 @@ def test_an_order_that_stays_unknown_blocks_further_buying(market) -> None:
     """
     market.store.add_fault("clore", "create_order", "reply-lost", 1)
     world = market.world()
-    client = world.adapter("clore").real._client
+    client = world.adapter("clore").real.client
     real = client.create_order
 
     def create(body, **rest):

@@ -202,7 +202,7 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
     )
     assert record.micro_usd == after.micro_usd
     if provider == "aws":
-        ec2 = w.world.adapter("aws").real._client.service("ec2", after.region)
+        ec2 = w.world.adapter("aws").real.client.service("ec2", after.region)
         ids = [handle.native_id.partition("/")[2] for handle in after.handles]
         found = [
             item["Placement"]["GroupName"]

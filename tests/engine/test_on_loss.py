@@ -103,7 +103,7 @@ def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab) -> None:
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
     stuck = run(operations.update(world, seen, want))
     assert stuck.status == "unsettled" and lab.creates == 1
-    lab.alpha._faults.clear()
+    lab.alpha.heal()
     after = run(operations.update(world, stuck, want))
     assert after.status == "running" and {node.handle for node in lab.alive} == set(after.handles)
 
@@ -118,7 +118,7 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
     world, record, seen = lossy(lab, want)
     lab.alpha.fail("submit" if fault == "call" else "observe", Killed(), after=True)
     if fault == "answer":
-        lab.alpha._faults.clear()
+        lab.alpha.heal()
         lab.alpha.fail("poll", Killed(), after=True)
     with pytest.raises(Killed):
         run(operations.update(world, seen, want))

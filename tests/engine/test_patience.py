@@ -42,7 +42,6 @@ class Many(Lab):
         opened.manifests.update(
             {cloud.name: cloud.manifest() for cloud in (self.gamma, self.delta)}
         )
-        opened._connecting.update({name: threading.Lock() for name in CLOUDS[2:]})
         return opened
 
 

@@ -274,7 +274,6 @@ def test_what_is_missing_to_buy_is_known_of_a_market_that_does_not_answer(
         return Open()
 
     world.manifests = {"alpha": manifest._replace(connect=connect)}
-    world._connecting["alpha"] = threading.Lock()
     seen = collect.market(world, ask())
     assert seen.unavailable == {"alpha": "wanted a key, found none"}
     assert (

@@ -55,7 +55,7 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
 
     def end(node, seconds) -> None:
         if node.region == "north" and seconds >= after and not ended:
-            lab.alpha._set(node.handle, status)
+            lab.alpha.set_status(node.handle, status)
             ended["at"] = lab.clock.now()
 
     class North(Staged):

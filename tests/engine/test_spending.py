@@ -263,6 +263,6 @@ def test_what_another_machine_ended_is_found_out_at_the_cloud(
     run(operations.delete(world, record))
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=9)
     assert run(spending.settled(other, "own", ledger, (), ())) == ledger
-    lab.alpha._faults.clear()
+    lab.alpha.heal()
     (ended,) = run(spending.settled(other, "own", ledger, (), ())).spells.values()
     assert ended.ended_at == lab.clock.now()

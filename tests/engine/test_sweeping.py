@@ -62,7 +62,7 @@ def strangers(lab, owner="somebody", name="theirs"):
     )
     lab.alpha.submit(order)
     lab.clock.advance(10)
-    return lab.alpha.poll(lab.alpha._ticket(order)).handles[0]
+    return lab.alpha.poll(lab.alpha.ticket_of(order)).handles[0]
 
 
 def test_what_a_state_claims_is_left(lab) -> None:
@@ -253,7 +253,7 @@ def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab) -> N
     lab.alpha.fail("resume", lost("alpha"), times=100)
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=100)
     assert run(operations.create(world, wanted(), GENERATION)).reasons
-    lab.alpha._faults.clear()
+    lab.alpha.heal()
     lab.alpha.marked = False
     survey = look(lab)
     unsettled = [found for found in survey.found if found.status == "unsettled"]
@@ -285,7 +285,7 @@ def test_the_key_of_what_was_swept_goes_with_it(lab) -> None:
     survey = look(lab)
     lab.alpha.fail("delete", Transient("down", provider="alpha"), times=100)
     assert all(each.why for each in swept(lab, survey)) and place.exists()
-    lab.alpha._faults.clear()
+    lab.alpha.heal()
     assert not any(each.why for each in swept(lab, look(lab))) and not place.exists()
 
 

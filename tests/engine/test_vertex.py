@@ -156,7 +156,7 @@ def test_a_failed_job_stays_failed(rig) -> None:
 def test_a_job_that_somebody_cancelled_is_done_and_not_gone(rig) -> None:
     """Cancelled at Google's console: the state says failed, cancelled; nothing is bought again."""
     record = rig.create()
-    rig.world.adapter("vertex").real._client.call(
+    rig.world.adapter("vertex").real.client.call(
         lambda s: s.projects()
         .locations()
         .customJobs()

@@ -274,7 +274,7 @@ def tap_clore(mutator, monkeypatch) -> None:
 
     # The pace has tests of its own; here it would only be waited for.
     monkeypatch.setattr(gate.Gate, "turn", lambda *_, **__: None)
-    monkeypatch.setattr(server, "_TOLERANCE", 0.0)
+    monkeypatch.setattr(server, "TOLERANCE", 0.0)
     tap_http(mutator, monkeypatch, lambda _verb, target, *_: target.split("?")[0])
 
 
@@ -283,7 +283,7 @@ def tap_modal(mutator, monkeypatch) -> None:
 
     from providers.rehearsal.clouds.modal import service
 
-    real = service._serve
+    real = service.serve_call
 
     class Stream:
         def __init__(self, stream, method) -> None:
@@ -305,7 +305,7 @@ def tap_modal(mutator, monkeypatch) -> None:
     async def serve(store, method, known, stream) -> None:
         await real(store, method, known, Stream(stream, method))
 
-    monkeypatch.setattr(service, "_serve", serve)
+    monkeypatch.setattr(service, "serve_call", serve)
 
 
 TAPS = {"gcp": tap_gcp, "vertex": tap_gcp, "aws": tap_aws, "clore": tap_clore, "modal": tap_modal}

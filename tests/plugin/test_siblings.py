@@ -111,7 +111,7 @@ def test_command_is_read_without_proc(monkeypatch, tmp_path) -> None:
     tool = tmp_path / "ps"
     tool.write_text('#!/bin/sh\n[ "$*" = "-ww -o args= -p 77" ] && echo "pulumi preview -s dev"\n')
     tool.chmod(0o755)
-    monkeypatch.setattr(process, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(process, "PROC", tmp_path / "proc")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert process.words(77) == ("pulumi", "preview", "-s", "dev")
     assert siblings.only_previews(77) is True and process.words(78) == ()

@@ -367,9 +367,9 @@ def dummy(request, tmp_path, monkeypatch):
             "[gpus.adapters]\ndummy = gpus_dummy:MANIFEST\n"
         )
         monkeypatch.syspath_prepend(str(site))
-    registry._found.cache_clear()
+    registry.found_adapters.cache_clear()
     yield lambda: sys.modules[name]
-    registry._found.cache_clear()
+    registry.found_adapters.cache_clear()
     sys.modules.pop(name, None)
 
 

@@ -222,7 +222,7 @@ def test_b08_a_shared_driver_name_is_settled_by_memory() -> None:
 
 def test_no_two_models_of_one_name_overlap_in_memory() -> None:
     """No report fits two of the sizes that share a driver's name."""
-    for sizes in names._BY_MEMORY.values():
+    for sizes in names.BY_MEMORY.values():
         for one, other in itertools.permutations(sizes, 2):
             for share in (1 - names.MEMORY_UNDER, 1, 1 + names.MEMORY_OVER):
                 assert not names.nominal_memory_matches(
@@ -232,13 +232,13 @@ def test_no_two_models_of_one_name_overlap_in_memory() -> None:
 
 def test_suggestions_and_meanings_name_known_models() -> None:
     """Whatever is suggested, explained or accepted exists."""
-    known = set(names.models()) | set(names._ASKS)
-    for table in (names._SIBLINGS, names._SHARED, names._BY_MEMORY, names._ACCEPTS):
+    known = set(names.models()) | set(names.ASKS)
+    for table in (names.SIBLINGS, names.SHARED, names.BY_MEMORY, names.ACCEPTS):
         for suggested in table.values():
             assert set(suggested) <= known
-    assert set(names._MEANINGS) <= known
-    assert set(names._SIBLINGS) <= known
-    for text in names._SHARED:
+    assert set(names.MEANINGS) <= known
+    assert set(names.SIBLINGS) <= known
+    for text in names.SHARED:
         assert names.canonical(text) is None
 
 

@@ -424,7 +424,7 @@ def test_every_code_of_clores_table_comes_from_a_payload() -> None:
 def test_what_a_lost_order_means(raised, kind) -> None:
     """An order whose answer never came may stand; one that never left the machine does not."""
     assert kind is type(
-        clore.error(clore_client._code(raised), creating=True, token="token", server=1)
+        clore.error(clore_client.code_of(raised), creating=True, token="token", server=1)
     )
 
 

@@ -162,7 +162,7 @@ def test_every_public_name_is_there() -> None:
     """Each name of `__all__` can be had, comes from exactly one home, and an unknown one is an
     AttributeError.
     """
-    homes = [name for names in providers._HOMES.values() for name in names]
+    homes = [name for names in providers.HOMES.values() for name in names]
     assert sorted(homes) == sorted(providers.__all__) == dir(providers)
     for name in providers.__all__:
         assert getattr(providers, name) is not None
@@ -178,7 +178,7 @@ def test_type_checkers_see_the_same_names() -> None:
         node.module: tuple(alias.name for alias in node.names)
         for node in guarded.body
         if isinstance(node, ast.ImportFrom)
-    } == providers._HOMES
+    } == providers.HOMES
 
 
 def test_public_plan_takes_a_cluster_a_gpu_or_a_string() -> None:

@@ -124,7 +124,7 @@ def test_b32_a_start_up_script_leaves_its_exit_status(tmp_path, body, status) ->
 
 def test_cards_the_catalog_knows_are_named() -> None:
     """The table of cards that the driver cannot tell apart names models that exist, of one memory."""
-    for model, card in driver._SAME_CARD.items():
+    for model, card in driver.SAME_CARD.items():
         assert nominal_memory_gib(model) == nominal_memory_gib(card) is not None
 
 

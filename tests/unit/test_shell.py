@@ -54,7 +54,7 @@ def beside(tmp_path):
     """A module's path, and what writes the program `it` beside it."""
 
     def written(text):
-        shell._file.cache_clear()
+        shell.text_of.cache_clear()
         (tmp_path / "it.sh").write_text(text)
         return str(tmp_path / "module.py")
 

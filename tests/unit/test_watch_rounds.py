@@ -14,7 +14,7 @@ from pulumi.automation.errors import create_command_error
 
 from providers.cli.watch import RoundLog
 from providers.watch.rounds import HOUR_S, Watch
-from providers.watch.stack import Failed, Locked, Run, Stack, _failure, read_state
+from providers.watch.stack import Failed, Locked, Run, Stack, failure, read_state
 
 NOW = 1_800_000_000.0
 
@@ -234,12 +234,12 @@ def test_a_failure_before_pulumi_began_is_told_in_its_words() -> None:
         ("", "error: get stack secrets manager: incorrect passphrase"),
         ("Updating (s):", "warning: old\nerror: no such thing"),
     ):
-        failed = _failure(
+        failed = failure(
             create_command_error(CommandResult(stdout=stdout, stderr=stderr, code=255)), []
         )
         assert str(failed) == stderr.rpartition("error: ")[2]
     assert (
-        str(_failure(create_command_error(CommandResult(stdout="", stderr="", code=255)), []))
+        str(failure(create_command_error(CommandResult(stdout="", stderr="", code=255)), []))
         == "the Pulumi CLI failed and did not say why"
     )
 

@@ -71,7 +71,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         self._opening = threading.Lock()
         self._open: tuple[Client, Surroundings] | None = None
         self._regions = regions
-        self._sleep = sleep
+        self.sleep = sleep
         self._looks_s = looks_s
         self._now = now
         self._untouched = untouched
@@ -87,11 +87,11 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
             return self._open
 
     @property
-    def _client(self) -> Client:
+    def client(self) -> Client:
         return self._parts()[0]
 
     @property
-    def _around(self) -> Surroundings:
+    def surroundings(self) -> Surroundings:
         return self._parts()[1]
 
     @property
@@ -113,7 +113,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         if self._world == REHEARSAL:
             return {}
         if not self._number:
-            who = self._client.call(
+            who = self.client.call(
                 "get_caller_identity", Context("aws: whose account it is"), service="sts"
             )
             self._number = str(who.get("Account") or "")
@@ -144,15 +144,15 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         """
         from providers.adapters.aws import prices
 
-        return prices.repriced(self._client, self._around, self._regions, offers, self._now())
+        return prices.repriced(self.client, self.surroundings, self._regions, offers, self._now())
 
     def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-        return self._around.usable(places)
+        return self.surroundings.usable(places)
 
     def check(self) -> Sequence[CheckLine]:
         from providers.adapters.aws.check import lines
 
-        return lines(self._client, self._world, self._regions)
+        return lines(self.client, self._world, self._regions)
 
     def group(self, candidates: Sequence[Candidate]) -> int:
         return grouping.group(candidates)
@@ -181,21 +181,21 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
                 scopes=[Scope(PROVIDER, first.region)],
                 block_s=0.0,
             )
-        around = self._around.around(order, context)
+        around = self.surroundings.around(order, context)
         creating = context._replace(creating=True)
         try:
             call = native.creating_call(order, around)
             ids = (
-                creation.create_fleet(self._client, self._around, order, call, creating)
+                creation.create_fleet(self.client, self.surroundings, order, call, creating)
                 if call.method == native.FLEET
-                else creation.run_instances(self._client, call, creating)
+                else creation.run_instances(self.client, call, creating)
             )
         except OutcomeUnknown:
             raise
         except CloudError as error:
-            self._around.drop_groups(order, around.new_group)
+            self.surroundings.drop_groups(order, around.new_group)
             if isinstance(error, QuotaExceeded) and error.metric:
-                error.limit = creation.quota_limit(self._client, error.metric, context)
+                error.limit = creation.quota_limit(self.client, error.metric, context)
             raise
         return Ticket(
             order,
@@ -211,12 +211,12 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         order, known = ticket.order, dict(ticket.native)
         context = creation.context_of(order)
         ids = [text for text in known.get("instances", "").split(",") if text]
-        made = lookup.made_for(self._client, order, context)
+        made = lookup.made_for(self.client, order, context)
         found = {str(instance["InstanceId"]) for instance in made}
         if not set(ids) <= found:
             # Made a moment ago, and not in every list yet: EC2's own answer named them.
             return ticket
-        return delivery.delivered(self._client, self._around, ticket, made, context)
+        return delivery.delivered(self.client, self.surroundings, ticket, made, context)
 
     def resume(self, order: Order) -> Ticket | None:
         """Looks for machines that bear the order's token, several times, some seconds apart, since
@@ -228,15 +228,15 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         context = creation.context_of(order)
         wanted = len(order.node_names)
         for pause_s in self._looks_s:
-            self._sleep(pause_s)
-            made = lookup.made_for(self._client, order, context)
+            self.sleep(pause_s)
+            made = lookup.made_for(self.client, order, context)
             alive = [
                 instance
                 for instance in made
                 if read.state(instance) not in ("shutting-down", "terminated")
             ]
             if len(alive) == wanted:
-                self._around.drop_template(order)
+                self.surroundings.drop_template(order)
                 ids = ",".join(str(instance["InstanceId"]) for instance in alive)
                 return Ticket(
                     order, "waiting", (("region", order.candidates[0].region), ("instances", ids))
@@ -245,8 +245,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
                 raise delivery.half_made(
                     "PARTLY_MADE", f"{len(alive)} of {wanted} machines exist", alive, context
                 )
-        self._around.drop_template(order)
-        self._around.drop_groups(order)
+        self.surroundings.drop_template(order)
+        self.surroundings.drop_groups(order)
         return None
 
     # Seeing
@@ -267,15 +267,15 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
             context = Context(f"aws {region}: looking at {', '.join(wanted[:3])}", region)
             # By filter: asked by id, one that EC2 no longer knows would be an error for all.
             filters = [{"Name": "instance-id", "Values": list(dict.fromkeys(wanted))}]
-            found = list(lookup.listed(self._client, context, filters))
+            found = list(lookup.listed(self.client, context, filters))
             listed = {str(instance["InstanceId"]) for instance in found}
             found += [
                 instance
                 for each in dict.fromkeys(wanted)
                 if each not in listed
-                and (instance := lookup.by_id(self._client, context, each)) is not None
+                and (instance := lookup.by_id(self.client, context, each)) is not None
             ]
-            ids = self._around.zone_ids(region) if found else {}
+            ids = self.surroundings.zone_ids(region) if found else {}
             seen.update(
                 {
                     read.handle(region, str(instance["InstanceId"])): read.node(
@@ -291,15 +291,15 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         if ending is None or node.status != GONE:
             return node
         if ending.spot_request:
-            left = lookup.under_request(self._client, node.region, ending.spot_request)
+            left = lookup.under_request(self.client, node.region, ending.spot_request)
             if left:
-                changes.terminate(self._client, node.region, left)
+                changes.terminate(self.client, node.region, left)
                 return node._replace(
                     status=STOPPING, detail=f"its Spot request had started {', '.join(left)}"
                 )
         self._ending.pop(node.handle, None)
         if ending.owner:
-            self._around.tidy(node.region, ending.owner)
+            self.surroundings.tidy(node.region, ending.owner)
         return node
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
@@ -324,10 +324,10 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
 
         def look(region: str) -> list[Node]:
             context = Context(f"aws {region}: looking for machines", region)
-            found = list(lookup.listed(self._client, context, filters))
+            found = list(lookup.listed(self.client, context, filters))
             if owner and not found and not cluster and not generation:
-                self._around.tidy_empty(region, owner)
-            ids = self._around.zone_ids(region) if found else {}
+                self.surroundings.tidy_empty(region, owner)
+            ids = self.surroundings.zone_ids(region) if found else {}
             return [read.node(region, instance, ids) for instance in found]
 
         return [node for nodes in self._everywhere(look) for node in nodes]
@@ -335,7 +335,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
     def _everywhere(self, look: Callable[[str], list[Node]]) -> list[list[Node]]:
         from concurrent.futures import ThreadPoolExecutor
 
-        regions = self._regions or self._around.enabled()
+        regions = self._regions or self.surroundings.enabled()
         with ThreadPoolExecutor(
             min(REGIONS_AT_ONCE, max(1, len(regions))), thread_name_prefix="aws-regions"
         ) as pool:
@@ -348,7 +348,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         region, instance_id = lookup.region_and_id(handle)
         context = Context(f"aws {region}: reading the console of {instance_id}", region)
         return str(
-            self._client.call(
+            self.client.call(
                 "get_console_output", context, InstanceId=instance_id, Latest=True
             ).get("Output")
             or ""
@@ -366,29 +366,29 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         region, instance_id = lookup.region_and_id(handle)
         context = Context(f"aws {region}: deleting {instance_id}", region)
         found = list(
-            lookup.listed(self._client, context, [{"Name": "instance-id", "Values": [instance_id]}])
+            lookup.listed(self.client, context, [{"Name": "instance-id", "Values": [instance_id]}])
         )
         if not found:
             return
         request = str(found[0].get("SpotInstanceRequestId") or "")
         ids = [] if read.state(found[0]) == "terminated" else [instance_id]
-        persistent = changes.cancelled_request(self._client, found[0], context)
+        persistent = changes.cancelled_request(self.client, found[0], context)
         if persistent:
             ids += [
                 other
-                for other in lookup.under_request(self._client, region, request)
+                for other in lookup.under_request(self.client, region, request)
                 if other != instance_id
             ]
         if not ids:
             return
         mark = tagging.mark_of(read.tags(found[0]))
         self._ending[handle] = _Ending(mark.owner if mark else "", request if persistent else "")
-        changes.terminate(self._client, region, ids)
+        changes.terminate(self.client, region, ids)
 
     def relabel(self, handle: Handle, generation: str) -> None:
         region, instance_id = lookup.region_and_id(handle)
         context = Context(f"aws {region}: labelling {instance_id}", region)
-        self._client.call(
+        self.client.call(
             "create_tags",
             context,
             Resources=[instance_id],
@@ -402,8 +402,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         in its zone and nowhere else.
         """
         if "labels" in change:
-            changes.edit_labels(self._client, handle, change)
+            changes.edit_labels(self.client, handle, change)
         if "state" in change:
             power.switch(
-                self._client, *lookup.region_and_id(handle), str(change["state"]), self._sleep
+                self.client, *lookup.region_and_id(handle), str(change["state"]), self.sleep
             )

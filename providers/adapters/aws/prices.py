@@ -80,7 +80,7 @@ def repriced(
     late = 0 if chosen else _done([lambda: kept(lambda: chosen.extend(around.enabled()))], until)
     asks: list[Callable[[], None]] = [
         *(
-            partial(_listed, on_demand, client, kind)
+            partial(listed_prices, on_demand, client, kind)
             for kind in sorted({offer.machine_type for offer in offers})
         ),
         *(
@@ -167,7 +167,7 @@ def _at(
     )
 
 
-def _listed(prices: Prices, client: Client, machine_type: str) -> None:
+def listed_prices(prices: Prices, client: Client, machine_type: str) -> None:
     """Writes the on-demand prices of one instance type, by region."""
     context = Context(f"aws: reading the price of {machine_type}", PRICE_LIST_REGION)
     terms = {"instanceType": machine_type, **_PLAIN}
@@ -184,7 +184,7 @@ def _listed(prices: Prices, client: Client, machine_type: str) -> None:
         FormatVersion="aws_v1",
     ):
         for text in page.get("PriceList") or ():
-            for region, price in _product(text, machine_type):
+            for region, price in product_prices(text, machine_type):
                 found.setdefault(region, set()).add(price)
     # Two prices for what should be one thing: which of them is ours is anybody's guess.
     prices.update(
@@ -196,7 +196,7 @@ def _listed(prices: Prices, client: Client, machine_type: str) -> None:
     )
 
 
-def _product(text: object, machine_type: str) -> Iterable[tuple[str, int]]:
+def product_prices(text: object, machine_type: str) -> Iterable[tuple[str, int]]:
     """(region, micro-dollars per hour) of one product of the list; nothing of one that is something
     else or cannot be read.
     """

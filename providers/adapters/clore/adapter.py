@@ -79,12 +79,12 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         self.world = world
         self._account = dict(account or {})
         self._not_configured = not_configured
-        self._client = client
+        self.client = client
         self._memory = memory
         self._options = chosen
         self._clock = clock
         self._source = source
-        self._jupyter_token = jupyter_token
+        self.jupyter_token = jupyter_token
         self._variable = variable
         self._unopened = unopened
         self._sole = sole
@@ -161,7 +161,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
             return listed[1]
         servers = self._unopened() if self._unopened is not None else None
         if servers is None:
-            servers = self._client.marketplace()
+            servers = self.client.marketplace()
         with self._lock:
             self._listed = (self._clock(), servers)
         return servers
@@ -176,7 +176,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         nothing here made. Calls: 4, reads only.
         """
         return lines(
-            self._client,
+            self.client,
             self.listing,
             lambda rows: [orders.order_id(row) for row in self._unknown(rows, self._options)],
             self.not_configured,
@@ -204,12 +204,12 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
                 code="nodes",
             )
         chosen = self._chosen(order)
-        before = self._client.my_orders()
+        before = self.client.my_orders()
         self._only_known([row for row in before if not orders.has_ended(row)], chosen)
         bought = purchase.prepared(
-            self._client,
+            self.client,
             self._servers,
-            self._jupyter_token,
+            self.jupyter_token,
             self._variable,
             order,
             candidate,
@@ -231,7 +231,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         )
         self._memory.intend(intent)
         try:
-            self._client.create_order(
+            self.client.create_order(
                 bought.body, token=order.token, server=server, capacity=candidate.capacity
             )
         except OutcomeUnknown:
@@ -319,7 +319,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         set_spot_price. Raises OutcomeUnknown when an accepted order is not listed in time, HalfMade
         when it is not as ordered or not up by its deadline, OfferGone when it ended before.
         """
-        return progress.poll(self._client, self._memory, self._clock, ticket)
+        return progress.poll(self.client, self._memory, self._clock, ticket)
 
     def resume(self, order: Order) -> Ticket | None:
         """See the protocol. None at once when no intent was written, for then nothing was sent.
@@ -328,7 +328,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         An unclear answer is settled after `SETTLE_S` of the order not being listed, an accepted one
         after `ACCEPTED_S`.
         """
-        return progress.resume(self._client, self._memory, self._clock, order)
+        return progress.resume(self.client, self._memory, self._clock, order)
 
     # What runs
 
@@ -337,16 +337,16 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         each bid that is not up.
         """
         numbers = [nodes.order_of(handle) for handle in handles]
-        rows = {orders.order_id(row): row for row in self._client.my_orders()}
+        rows = {orders.order_id(row): row for row in self.client.my_orders()}
         if any(number not in rows for number in numbers):
             rows = {
                 orders.order_id(row): orders.from_completed(row)
-                for row in self._client.my_orders(completed=True)
+                for row in self.client.my_orders(completed=True)
             } | rows
         rentals, _ = self._memory.readable()
         return [
             nodes.node_of(
-                self._client, self._clock, number, rows.get(number), rentals.get(number), None
+                self.client, self._clock, number, rows.get(number), rentals.get(number), None
             )
             for number in numbers
         ]
@@ -361,7 +361,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         digest of it.
         """
         return nodes.find(
-            self._client,
+            self.client,
             self._memory,
             self._clock,
             self._sole,
@@ -379,7 +379,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         """
         number = nodes.order_of(handle)
         try:
-            self._client.cancel_order(number)
+            self.client.cancel_order(number)
         except (BadCredentials, RateLimited):
             raise
         except CloudError:
@@ -387,7 +387,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
             # decides.
             if any(
                 orders.order_id(row) == number and not orders.has_ended(row)
-                for row in self._client.my_orders()
+                for row in self.client.my_orders()
             ):
                 raise
         self._memory.cancelled(number)

@@ -41,7 +41,7 @@ class Client:
         self, key: str, gate: Gate, base: Callable[[], str], *, trust_environment: bool = True
     ) -> None:
         self._key = key
-        self._gate = gate
+        self.gate = gate
         self._base = base
         self._trust_environment = trust_environment
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Client:
 
     def marketplace(self) -> list[object]:
         """Every server, rented ones too. Needs no key, so none is sent. Calls: 1."""
-        servers = self._call("GET", "marketplace", keyed=False, timeout_s=MARKET_TIMEOUT_S).get(
+        servers = self.call("GET", "marketplace", keyed=False, timeout_s=MARKET_TIMEOUT_S).get(
             "servers"
         )
         return list(servers) if isinstance(servers, list) else []
@@ -60,7 +60,7 @@ class Client:
         is, or of which server: it may be the very one that is looked for.
         """
         params = {"return_completed": "true"} if completed else {}
-        rows = self._call("GET", "my_orders", params=params).get("orders")
+        rows = self.call("GET", "my_orders", params=params).get("orders")
         if not isinstance(rows, list) or not all(
             isinstance(row, dict) and _is_id(row.get("id")) and _is_id(row.get("si"))
             for row in rows
@@ -70,18 +70,18 @@ class Client:
 
     def wallets(self) -> list[Mapping[str, object]]:
         """Balances by coin; a balance can be null. Calls: 1."""
-        rows = self._call("GET", "wallets").get("wallets")
+        rows = self.call("GET", "wallets").get("wallets")
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def renter_fees(self) -> Mapping[str, object]:
         """The fees as the service states them now; the shape is not documented in full.
         Calls: 1.
         """
-        return self._call("GET", "renter_fees")
+        return self.call("GET", "renter_fees")
 
     def spot_market(self, server: int) -> Mapping[str, object]:
         """The bids on one server: `offers`, `server`, `currency_rates_in_usd`. Calls: 1."""
-        reply = self._call("GET", "spot_marketplace", params={"market": str(server)})
+        reply = self.call("GET", "spot_marketplace", params={"market": str(server)})
         inner = reply.get("market")
         return inner if isinstance(inner, dict) else reply
 
@@ -89,7 +89,7 @@ class Client:
         self, body: Mapping[str, object], *, token: str, server: int, capacity: str
     ) -> None:
         """Sends exactly one order. Returning means `{"code": 0}`, which holds no id. Calls: 1."""
-        self._call(
+        self.call(
             "POST",
             "create_order",
             body=body,
@@ -101,11 +101,11 @@ class Client:
 
     def cancel_order(self, order: int) -> None:
         """Ends an order. Calls: 1."""
-        self._call("POST", "cancel_order", body={"id": order})
+        self.call("POST", "cancel_order", body={"id": order})
 
     def set_spot_price(self, order: int, per_day: float) -> None:
         """Changes a bid, per day in the order's coin. Calls: 1."""
-        self._call("POST", "set_spot_price", body={"order_id": order, "desired_price": per_day})
+        self.call("POST", "set_spot_price", body={"order_id": order, "desired_price": per_day})
 
     def close(self) -> None:
         """Closes connections."""
@@ -125,7 +125,7 @@ class Client:
                 )
             return self._http
 
-    def _call(
+    def call(
         self,
         verb: str,
         path: str,
@@ -161,7 +161,7 @@ class Client:
             # A proxy variable that cannot be used, or certificates that cannot be read.
             raise fault("unreachable") from problem
         if keyed:
-            self._gate.turn(order=creating)
+            self.gate.turn(order=creating)
         try:
             answer = http.request(
                 verb,
@@ -173,7 +173,7 @@ class Client:
                 timeout=timeout_s,
             )
         except Exception as problem:
-            raise fault(_code(problem)) from problem
+            raise fault(code_of(problem)) from problem
         try:
             reply = foreign.loads(answer.content)
         except ValueError:
@@ -189,7 +189,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, (int, str)) and foreign.whole(value, foreign.ID) is not None
 
 
-def _code(problem: Exception) -> str:
+def code_of(problem: Exception) -> str:
     """What a failed request comes to: nothing sent, no answer in time, or the answer lost."""
     import httpx
 

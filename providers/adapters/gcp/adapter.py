@@ -86,7 +86,7 @@ class Gcp(ConsoleLog, OwnAccount):
         second_look_s: float = SECOND_LOOK_S,
     ) -> None:
         self._world = world
-        self._client = client
+        self.client = client
         self._sleep = sleep
         self._second_look_s = second_look_s
         self._zones: dict[str, tuple[str, ...]] = {}
@@ -102,7 +102,7 @@ class Gcp(ConsoleLog, OwnAccount):
     @property
     def account(self) -> Mapping[str, str]:
         """The project that everything here is made in and looked up in."""
-        return {"project": self._client.project}
+        return {"project": self.client.project}
 
     def offers(self) -> Sequence[Offer] | None:
         """None: Google has no price list that is open without an account; the dated catalog is the
@@ -113,7 +113,7 @@ class Gcp(ConsoleLog, OwnAccount):
     def check(self) -> Sequence[CheckLine]:
         from providers.adapters.gcp.check import lines
 
-        return lines(self._client, self._world)
+        return lines(self.client, self._world)
 
     def group(self, candidates: Sequence[Candidate]) -> int:
         return grouping.group(candidates)
@@ -128,19 +128,19 @@ class Gcp(ConsoleLog, OwnAccount):
         asked = order
         order, bound = self._reserved(order)
         first = order.candidates[0]
-        context = self._context(order)
+        context = self.context(order)
         call = native.creating_call(order, bound=bound)
         if call.method == grouping.REGIONAL and first.zone:
             call = native.creating_call(order, self._region_zones(first.region), bound=bound)
         try:
-            operation = self._client.call(
+            operation = self.client.call(
                 lambda service: self._request(service, call, order.token),
                 context._replace(creating=True),
             )
         except Unsupported as error:
-            raise refusals.explained(self._client, error, order) from None
+            raise refusals.explained(self.client, error, order) from None
         except QuotaExceeded as error:
-            raise refusals.named(self._client, error, order, context) from None
+            raise refusals.named(self.client, error, order, context) from None
         place = (("operation", str(operation.get("name", ""))), ("scope", grouping.scope_of(order)))
         return Ticket(asked, "waiting", place, detail="; ".join(call.notes))
 
@@ -149,24 +149,24 @@ class Gcp(ConsoleLog, OwnAccount):
         them with the order.
         """
         order, known = ticket.order, dict(ticket.native)
-        context = self._context(order)
+        context = self.context(order)
         operation = lookup.operation_named(
-            self._client, known.get("scope", ""), known.get("operation", ""), context
+            self.client, known.get("scope", ""), known.get("operation", ""), context
         )
         if operation is not None and operation.get("status") != "DONE":
             queued = order.candidates[0].capacity == FLEX_START and any(
                 item.get("status") == "PENDING"
-                for item in lookup.made_for(self._client, order, context)
+                for item in lookup.made_for(self.client, order, context)
             )
             return ticket._replace(state="queued" if queued else "waiting")
         if operation is not None and operation.get("error"):
-            raise delivery.refused(self._client, operation, order, context)
-        made = lookup.made_for(self._client, order, context, thorough=True)
+            raise delivery.refused(self.client, operation, order, context)
+        made = lookup.made_for(self.client, order, context, thorough=True)
         if operation is None and known.get("operation") and not made:
             # Forgotten, or never of this project: that nothing was made is not said by anybody.
             raise OutcomeUnknown(
                 f"{context.what}: Google knows no operation {known['operation']} in project"
-                f" {self._client.project}, nor a machine of it",
+                f" {self.client.project}, nor a machine of it",
                 provider=PROVIDER,
                 code="OPERATION_UNKNOWN",
                 token=order.token,
@@ -181,7 +181,7 @@ class Gcp(ConsoleLog, OwnAccount):
         had been bought.
         """
         try:
-            return self._settled(order, self._context(order))
+            return self._settled(order, self.context(order))
         except (OutcomeUnknown, HalfMade, RateLimited, Transient):
             raise
         except CloudError as error:
@@ -199,7 +199,7 @@ class Gcp(ConsoleLog, OwnAccount):
             return order, False
         from providers.adapters.gcp.reservations import look
 
-        zone, bound = look(self._client, first)
+        zone, bound = look(self.client, first)
         placed = (
             first
             if first.zone or not zone
@@ -224,13 +224,13 @@ class Gcp(ConsoleLog, OwnAccount):
         for look in range(2):
             if look:
                 self._sleep(self._second_look_s)
-            operation = lookup.operation_of(self._client, order.token, scope, context)
+            operation = lookup.operation_of(self.client, order.token, scope, context)
             if (
                 operation is not None
                 and operation.get("status") == "DONE"
                 and operation.get("error")
             ):
-                refused = delivery.refused(self._client, operation, order, context)
+                refused = delivery.refused(self.client, operation, order, context)
                 if isinstance(refused, HalfMade):
                     raise refused
                 return None
@@ -238,7 +238,7 @@ class Gcp(ConsoleLog, OwnAccount):
                 return Ticket(
                     order, "waiting", (("operation", str(operation["name"])), ("scope", scope))
                 )
-            made = lookup.made_for(self._client, order, context, thorough=True)
+            made = lookup.made_for(self.client, order, context, thorough=True)
             if len(made) == len(order.node_names):
                 return Ticket(order, "waiting", (("operation", ""), ("scope", scope)))
             if made:
@@ -251,7 +251,7 @@ class Gcp(ConsoleLog, OwnAccount):
         return None
 
     def _request(self, service: Any, call: native.Call, token: str) -> Any:
-        project = self._client.project
+        project = self.client.project
         if call.method == grouping.REGIONAL:
             return service.regionInstances().bulkInsert(
                 project=project, region=call.region, requestId=token, body=call.body
@@ -266,15 +266,15 @@ class Gcp(ConsoleLog, OwnAccount):
 
     def _region_zones(self, region: str) -> tuple[str, ...]:
         if region not in self._zones:
-            context = Context(f"gcp {region}", self._client.project)
-            found = self._client.call(
-                lambda service: service.regions().get(project=self._client.project, region=region),
+            context = Context(f"gcp {region}", self.client.project)
+            found = self.client.call(
+                lambda service: service.regions().get(project=self.client.project, region=region),
                 context,
             )
             self._zones[region] = tuple(read.tail(zone) for zone in found.get("zones", ()))
         return self._zones[region]
 
-    def _context(self, order: Order) -> Context:
+    def context(self, order: Order) -> Context:
         first = order.candidates[0]
         zones = list(
             dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone)
@@ -287,7 +287,7 @@ class Gcp(ConsoleLog, OwnAccount):
         )
         return Context(
             f"gcp {where or first.region} {kinds} {first.capacity}",
-            project=self._client.project,
+            project=self.client.project,
             token=order.token,
             candidates=order.candidates,
         )
@@ -304,10 +304,10 @@ class Gcp(ConsoleLog, OwnAccount):
             project, zone, _ = read.parse(handle)
             by_zone.setdefault((project, zone), []).append(handle.native_id)
         for (project, zone), ids in by_zone.items():
-            seen.update(lookup.seen_in(self._client, project, zone, ids))
+            seen.update(lookup.seen_in(self.client, project, zone, ids))
         reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
         return [
-            lookup.node_of(self._client, handle, seen[handle.native_id], reasons)
+            lookup.node_of(self.client, handle, seen[handle.native_id], reasons)
             for handle in handles
         ]
 
@@ -320,11 +320,11 @@ class Gcp(ConsoleLog, OwnAccount):
             [] if owner else [f"(labels.{native.OWNER}:*)"]
         )
         wanted = " AND ".join(tests)
-        context = Context("gcp: looking for machines", self._client.project)
+        context = Context("gcp: looking for machines", self.client.project)
         reasons: dict[tuple[str, str], list[dict[str, Any]]] = {}
         return [
-            lookup.node_of(self._client, read.handle(instance), instance, reasons)
-            for instance in lookup.listed_everywhere(self._client, wanted, context)
+            lookup.node_of(self.client, read.handle(instance), instance, reasons)
+            for instance in lookup.listed_everywhere(self.client, wanted, context)
         ]
 
     def log(self, handle: Handle) -> str:
@@ -332,8 +332,8 @@ class Gcp(ConsoleLog, OwnAccount):
         the last megabyte, as Google keeps it.
         """
         project, zone, name = read.parse(handle)
-        context = Context(f"gcp {zone}: reading the serial port of {name}", self._client.project)
-        found = self._client.call(
+        context = Context(f"gcp {zone}: reading the serial port of {name}", self.client.project)
+        found = self.client.call(
             lambda service: service.instances().getSerialPortOutput(
                 project=project, zone=zone, instance=name, port=1
             ),
@@ -346,9 +346,9 @@ class Gcp(ConsoleLog, OwnAccount):
     def delete(self, handle: Handle) -> None:
         """Starts it; the boot and scratch disks go with the machine (`autoDelete`)."""
         project, zone, name = read.parse(handle)
-        context = Context(f"gcp {zone}: deleting {name}", self._client.project)
+        context = Context(f"gcp {zone}: deleting {name}", self.client.project)
         request = str(uuid.uuid4())
-        self._client.get(
+        self.client.get(
             lambda service: service.instances().delete(
                 project=project, zone=zone, instance=name, requestId=request
             ),
@@ -357,7 +357,7 @@ class Gcp(ConsoleLog, OwnAccount):
 
     def relabel(self, handle: Handle, generation: str) -> None:
         edits.edit_labels(
-            self._client,
+            self.client,
             self._sleep,
             handle,
             lambda labels: {**labels, native.GENERATION: generation},
@@ -375,7 +375,7 @@ class Gcp(ConsoleLog, OwnAccount):
             given = change["labels"]
             labels = {str(key): str(value) for key, value in dict(given).items()}  # type: ignore[call-overload]
             edits.edit_labels(
-                self._client,
+                self.client,
                 self._sleep,
                 handle,
                 lambda old: {
@@ -385,14 +385,14 @@ class Gcp(ConsoleLog, OwnAccount):
             )
         if "ssh_key" in change:
             edits.edit_key(
-                self._client,
+                self.client,
                 self._sleep,
                 handle,
                 str(change.get("ssh_user") or "gpus"),
                 str(change["ssh_key"] or ""),
             )
         if "script" in change:
-            edits.edit_script(self._client, self._sleep, handle, cast("Setup", change["script"]))
+            edits.edit_script(self.client, self._sleep, handle, cast("Setup", change["script"]))
 
         if "state" in change:
-            edits.set_state(self._client, self._sleep, handle, str(change["state"]))
+            edits.set_state(self.client, self._sleep, handle, str(change["state"]))

@@ -165,10 +165,12 @@ def _regions(client: Client, project: str) -> list[CheckLine]:
             )
         ]
     metrics = [f"{prefix}NVIDIA_{gpu}_GPUS" for gpu in GPUS for prefix in ("", "PREEMPTIBLE_")]
-    return [_quota(metric, limits.get(metric), project) for metric in metrics]
+    return [quota_line(metric, limits.get(metric), project) for metric in metrics]
 
 
-def _quota(metric: str, regions: dict[str, tuple[float, float]] | None, project: str) -> CheckLine:
+def quota_line(
+    metric: str, regions: dict[str, tuple[float, float]] | None, project: str
+) -> CheckLine:
     """Absence of a metric is unknown, not zero: Compute Engine lists none for H100 on demand; that
     limit lives in Cloud Quotas only.
     """

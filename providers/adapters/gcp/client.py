@@ -147,12 +147,12 @@ class Client:
         api: Api = COMPUTE,
     ) -> None:
         self.project = project
-        self._credentials = credentials
+        self.credentials = credentials
         self._timeout_s = timeout_s
         self._api = api
         self._lock = threading.Lock()
         self._built: Any = None
-        self._endpoint = endpoint
+        self.endpoint = endpoint
 
     @property
     def service(self) -> Any:
@@ -161,7 +161,7 @@ class Client:
         """
         with self._lock:
             if self._built is None:
-                options = {"api_endpoint": self._endpoint} if self._endpoint else None
+                options = {"api_endpoint": self.endpoint} if self.endpoint else None
                 unused = httplib2.Http()  # a connection is given to each call
                 self._built = _Resources(
                     build_from_document(
@@ -201,7 +201,7 @@ class Client:
     ) -> dict[str, Any] | None:
         try:
             request = make(self.service)
-            if self._api.at is not None and self._endpoint is None:
+            if self._api.at is not None and self.endpoint is None:
                 request.uri = self._api.at(request.uri)
             answer = request.execute(http=self._connection(), num_retries=0)
         except GpusError:
@@ -222,21 +222,21 @@ class Client:
 
     def _connection(self) -> Any:
         # A rehearsal's server is this process: no proxy may come between.
-        local = bool(self._endpoint and is_loopback(self._endpoint))
+        local = bool(self.endpoint and is_loopback(self.endpoint))
         proxy = {"proxy_info": None} if local else {}
         if not local:
-            _proxy_can_be_used(self._api)
+            check_proxy(self._api)
         http = httplib2.Http(timeout=self._timeout_s, **proxy)
         http.redirect_codes = http.redirect_codes - {308}
         once = _Once(http)
-        if isinstance(self._credentials, AnonymousCredentials):
+        if isinstance(self.credentials, AnonymousCredentials):
             return once
         from google_auth_httplib2 import AuthorizedHttp
 
-        return AuthorizedHttp(self._credentials, http=once)
+        return AuthorizedHttp(self.credentials, http=once)
 
 
-def _proxy_can_be_used(api: Api = COMPUTE) -> None:
+def check_proxy(api: Api = COMPUTE) -> None:
     """Raises NotConfigured for a proxy of the environment that the client would pass over in
     silence, or could not read. Calls: none.
     """

@@ -67,7 +67,7 @@ _TCPX, _TCPXO = Nics("GVNIC", 5, 0), Nics("GVNIC", 9, 0)
 _ROCE, _ROCE_NVL72, _ROCE_METAL = Nics("GVNIC", 2, 8), Nics("GVNIC", 2, 4), Nics("IDPF", 2, 8)
 _RESERVED_ONLY = ("on-demand", "spot", "flex-start")
 
-_FAMILIES = (
+FAMILIES = (
     # Longest prefixes first. Kinds of capacity: the ordering notes of the page above; G4 and
     # Flex-start: "About Flex-start VMs" excludes it, a table of AI Hypercomputer does not, so it is
     # not relied upon. Bound: "About instances that use the reservation-bound model", 2026.
@@ -128,7 +128,7 @@ _FAMILIES = (
 
 NICS: dict[Nics, tuple[str, ...]] = {}
 """Every full network, with the machine type prefixes that have it."""
-for _row in _FAMILIES:
+for _row in FAMILIES:
     if _row.nics is not None:
         NICS[_row.nics] = (*NICS.get(_row.nics, ()), _row.prefix.rstrip("-"))
 
@@ -158,7 +158,7 @@ _BUILT_IN = {
 
 def family(machine_type: str) -> Family:
     """The family of a machine type that the adapter sells. Raises KeyError for another."""
-    for row in _FAMILIES:
+    for row in FAMILIES:
         if machine_type.startswith(row.prefix):
             return row
     raise KeyError(machine_type)

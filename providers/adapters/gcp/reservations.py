@@ -104,7 +104,7 @@ def look(client: Client, candidate: Candidate) -> Reserved:
             ),
         )
     body = here[0]
-    _fits(body, name, candidate)
+    fits(body, name, candidate)
     bound = always or (
         family.bound
         and (body.get("deploymentType") == "DENSE" or _delivered(client, project, body, context))
@@ -112,7 +112,7 @@ def look(client: Client, candidate: Candidate) -> Reserved:
     return Reserved(_zone(body), bound)
 
 
-def _fits(body: dict[str, Any], name: str, candidate: Candidate) -> None:
+def fits(body: dict[str, Any], name: str, candidate: Candidate) -> None:
     """Raises Unsupported for a reservation that machines cannot name (skypilot#3327), or that is
     for another machine type.
     """

@@ -65,7 +65,7 @@ class Client:
         self.app_name = app
         self._url = url
         self._lock = threading.Lock()
-        self._client: Any = None
+        self.sdk_client: Any = None
         self._images: dict[Options, Future[str]] = {}
 
     # Connecting
@@ -75,7 +75,7 @@ class Client:
         before.
         """
         with self._lock:
-            if self._client is None:
+            if self.sdk_client is None:
                 api = import_client(rehearsal=bool(self._url))
                 modal_package()
                 from modal.config import config
@@ -89,10 +89,10 @@ class Client:
                     within_limit(lambda: client.__enter__(), CALL_S, "connecting")
                 except Exception as error:
                     raise _reading(error) from error
-                self._client = client
-            return self._client
+                self.sdk_client = client
+            return self.sdk_client
 
-    def _call(self, method: str, request: Any, *, limit_s: float = CALL_S) -> Any:
+    def call(self, method: str, request: Any, *, limit_s: float = CALL_S) -> Any:
         """The reply of a call that may be repeated, with the client's own retries."""
         try:
             return send(self._connected(), method, request, limit_s, None)
@@ -100,7 +100,7 @@ class Client:
             raise _reading(error) from error
 
     def _look(self, method: str, request: Any) -> Any | None:
-        """As `_call`; None on Modal's own word that it does not exist."""
+        """As `call`; None on Modal's own word that it does not exist."""
         try:
             return send(self._connected(), method, request, CALL_S, None)
         except Exception as error:
@@ -117,10 +117,6 @@ class Client:
     def proto(self) -> Any:
         """The messages of Modal's protocol."""
         return protocol()
-
-    def call(self, method: str, request: Any) -> Any:
-        """The reply of a call that may be repeated."""
-        return self._call(method, request)
 
     def look(self, method: str, request: Any) -> Any | None:
         """As `call`; None on Modal's own word that it does not exist."""
@@ -150,11 +146,11 @@ class Client:
 
     def workspace(self) -> str:
         """The workspace of the token."""
-        return str(self._call("TokenInfoGet", protocol().TokenInfoGetRequest()).workspace_name)
+        return str(self.call("TokenInfoGet", protocol().TokenInfoGetRequest()).workspace_name)
 
     def gpu_limit(self) -> int:
         """How many GPUs may run at once in this environment; 0 where Modal states none."""
-        reply = self._call(
+        reply = self.call(
             "EnvironmentGetOrCreate",
             protocol().EnvironmentGetOrCreateRequest(deployment_name=self.environment),
         )
@@ -305,7 +301,7 @@ class Client:
         """Replaces all its tags."""
         api = protocol()
         listed = [api.SandboxTag(tag_name=key, tag_value=value) for key, value in tags.items()]
-        self._call(
+        self.call(
             "SandboxTagsSet",
             api.SandboxTagsSetRequest(
                 environment_name=self.environment, sandbox_id=sandbox_id, tags=listed
@@ -361,9 +357,7 @@ class Client:
             if before is not None:
                 request.before_timestamp = before
             page = [
-                item
-                for item in self._call("SandboxList", request).sandboxes
-                if item.id not in found
+                item for item in self.call("SandboxList", request).sandboxes if item.id not in found
             ]
             if not page:
                 return list(found.values())

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
 
 
 class Process(NamedTuple):
@@ -55,7 +55,7 @@ def words(pid: int) -> tuple[str, ...]:
     try:
         return tuple(
             word.decode(errors="replace")
-            for word in (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+            for word in (PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         )
     except OSError:
         return tuple(_ps(pid, "args").split())
@@ -63,7 +63,7 @@ def words(pid: int) -> tuple[str, ...]:
 
 def _boot() -> str:
     try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
 
@@ -87,11 +87,11 @@ def _started(pid: int) -> str | None:
     try:
         # The command's name may hold spaces and brackets; what counts comes after the last one
         # (proc(5): state is field 3, starttime 22).
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in {"Z", "X"} else fields[19]
     except (OSError, IndexError):
         pass
-    if _PROC.joinpath("self", "stat").exists() or os.name == "nt":
+    if PROC.joinpath("self", "stat").exists() or os.name == "nt":
         return None
     return _ps(pid, "lstart") or None
 

@@ -177,7 +177,7 @@ class World:
         self._adapters: dict[str, Cloud] = {}
         self._elsewhere: dict[tuple[str, Account], Cloud] = {}
         self._refusals: dict[str, NotConfigured] = {}
-        self._connecting: dict[str, threading.Lock] = {name: threading.Lock() for name in manifests}
+        self._connecting: dict[str, threading.Lock] = {}
         self._journal: Journal | None = None
         self._drafted = False
         self._pool: ThreadPoolExecutor | None = None
@@ -276,7 +276,7 @@ class World:
         except NotConfigured:
             if provider not in self.manifests:
                 raise
-        with self._connecting[provider]:
+        with self._connecting.setdefault(provider, threading.Lock()):
             key = (provider, account)
             if key not in self._elsewhere:
                 here = {name: value for name, value in section.items() if name in _NO_ACCOUNT}
@@ -289,7 +289,7 @@ class World:
             raise NotConfigured(
                 f"{provider}: there is no adapter for it (there are: {known})", provider=provider
             )
-        with self._connecting[provider]:
+        with self._connecting.setdefault(provider, threading.Lock()):
             if provider in self._refusals:
                 raise self._refusals[provider]
             if provider not in self._adapters:

@@ -11,6 +11,7 @@ from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client
 from providers.engine.runtime.world import connected
 from providers.errors import NotConfigured
+from providers.rehearsal.store import open_store
 from tests.unit.aws.rig import SESSION, candidate, order
 
 # gpus check
@@ -81,7 +82,8 @@ def test_a_rehearsal_needs_no_account_and_reads_none(tmp_path, monkeypatch) -> N
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     adapter: Any = connected(MANIFEST, "rehearsal", {"regions": "us-east-1, us-east-2"})
     assert (adapter.name, adapter.world, adapter.offers()) == ("aws", "rehearsal", None)
-    assert adapter.find("own1") == [] and adapter._open is None, "an untouched cloud is not asked"
+    assert adapter.find("own1") == []
+    assert open_store().requests() == (), "an untouched cloud is not asked"
     assert adapter.submit(order(candidate(machine_type="g6.xlarge")))
     assert len(connected(MANIFEST, "rehearsal", {}).find("own1")) == 1
 

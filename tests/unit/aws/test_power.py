@@ -92,7 +92,7 @@ def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch) -> None:
     """
     (handle,) = rig.got().handles
     rig.ec2.update(handle, {"state": "stopped"})
-    monkeypatch.setattr(rig.ec2, "_sleep", lambda seconds: taken_back(rig))
+    monkeypatch.setattr(rig.ec2, "sleep", lambda seconds: taken_back(rig))
     with pytest.raises(NoCapacity, match=f"aws {A}: starting i-.*{FULL}"):
         rig.ec2.update(handle, {"state": "running"})
 
@@ -100,7 +100,7 @@ def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch) -> None:
         rig.sleep(seconds)
         taken_back(rig)
 
-    monkeypatch.setattr(rig.ec2, "_sleep", sleep)
+    monkeypatch.setattr(rig.ec2, "sleep", sleep)
     with pytest.raises(Transient, match="it is stopped after"):
         rig.ec2.update(handle, {"state": "running"})
 

@@ -149,7 +149,7 @@ def test_a_service_that_hangs_ends_at_the_limit(rig) -> None:
     rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="12")
     began = time.monotonic()
     found = prices.repriced(
-        rig.client, rig.ec2._around, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=3.0
+        rig.client, rig.ec2.surroundings, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=3.0
     )
     assert time.monotonic() - began < 10
     assert [item.node_micro_usd for item in found.offers] == [55_040_000, 9_000_000]
@@ -160,10 +160,12 @@ def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
     """Capacity Blocks, Local Zones, other currencies, two prices for one thing, and rubbish are
     passed over.
     """
-    from providers.rehearsal.clouds.aws.prices import _product
+    from providers.rehearsal.clouds.aws.prices import product_json
 
-    good = _product("p5.48xlarge", "us-east-1", "44.5")
-    assert list(prices._product(json.dumps(good), "p5.48xlarge")) == [("us-east-1", 44_500_000)]
+    good = product_json("p5.48xlarge", "us-east-1", "44.5")
+    assert list(prices.product_prices(json.dumps(good), "p5.48xlarge")) == [
+        ("us-east-1", 44_500_000)
+    ]
 
     def changed(**attributes):
         product = json.loads(json.dumps(good))
@@ -182,7 +184,7 @@ def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
         "3",
     ]
     for text in odd:
-        assert list(prices._product(text, "p5.48xlarge")) == [], text
+        assert list(prices.product_prices(text, "p5.48xlarge")) == [], text
 
     class Twice:
         def pages(self, *_arguments, **_words):
@@ -190,7 +192,7 @@ def test_a_product_of_another_kind_or_shape_is_no_price() -> None:
 
     told: dict[Any, Any] = {}
     twice: Any = Twice()
-    prices._listed(told, twice, "p5.48xlarge")
+    prices.listed_prices(told, twice, "p5.48xlarge")
     assert told == {}
 
 

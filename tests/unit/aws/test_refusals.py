@@ -83,7 +83,7 @@ def test_answer_that_is_no_xml_is_one_clear_message(rig, monkeypatch, creating) 
     """Should EC2 itself, or a proxy, send such a text: one line says so, without the answer's own
     text, and nothing is sent twice.
     """
-    monkeypatch.setattr(wire, "_written", lambda text: text)
+    monkeypatch.setattr(wire, "printable", lambda text: text)
     method = "CreateFleet" if creating else "DescribeInstances"
     rig.store.add_fault(
         "aws",

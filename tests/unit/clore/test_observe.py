@@ -71,7 +71,7 @@ def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path) -> None:
     setup = Setup(options=(("jupyter", True),))
     with pytest.raises(errors.NotConfigured):
         bench.adapter.submit(bench.order(setup=setup))
-    bench.adapter._jupyter_token = "tok-secret"
+    bench.adapter.jupyter_token = "tok-secret"
     ticket = bench.up(bench.adapter.submit(bench.order(setup=setup)))
     assert bench.adapter.observe(ticket.handles)[0].detail.startswith("https://")
     assert "tok-secret" not in repr(ticket)

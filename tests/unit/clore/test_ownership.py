@@ -100,7 +100,7 @@ def test_an_order_is_ended_without_the_memory(bench, harm) -> None:
         place.write_text("")
     memory = Memory(place / "memory.db")
     client, adapter = bench.opened(memory)
-    client._gate.path = place / "pace" if harm == "below a file" else place
+    client.gate.path = place / "pace" if harm == "below a file" else place
     handle = ticket.handles[0]
     bench.clock.at += 10
     adapter.delete(handle)

@@ -42,9 +42,9 @@ def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
 
     def script():
-        body = rig.gcp._client.call(
+        body = rig.gcp.client.call(
             lambda s: s.instances().get(project=project, zone=zone, instance=name),
-            rig.gcp._context(ticket.order),
+            rig.gcp.context(ticket.order),
         )
         return next(
             item["value"] for item in body["metadata"]["items"] if item["key"] == "startup-script"
@@ -69,9 +69,9 @@ def test_labels_and_key_change_in_place(rig) -> None:
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
 
     def body():
-        return rig.gcp._client.call(
+        return rig.gcp.client.call(
             lambda s: s.instances().get(project=project, zone=zone, instance=name),
-            rig.gcp._context(ticket.order),
+            rig.gcp.context(ticket.order),
         )
 
     rig.gcp.update(

@@ -49,7 +49,7 @@ def test_quota_over_the_regions_is_one_line(regions, state, found) -> None:
     """The largest limits first; where there is none, the line says where to ask."""
     from providers.adapters.gcp import check
 
-    line = check._quota("NVIDIA_L4_GPUS", regions, "my-project")
+    line = check.quota_line("NVIDIA_L4_GPUS", regions, "my-project")
     assert (state, True) == (line.state, found in line.found)
 
 
@@ -162,7 +162,7 @@ def test_a_rehearsal_starts_its_cloud_once(tmp_path, monkeypatch) -> None:
     try:
         server = start.server("gcp", open_store())
         assert (first.world, first.name, first.offers()) == ("rehearsal", "gcp", None)
-        assert first._client._endpoint == second._client._endpoint == f"{server.url}/compute/v1/"
+        assert first.client.endpoint == second.client.endpoint == f"{server.url}/compute/v1/"
     finally:
         start.stop(tmp_path / "rehearsal.db")
 

@@ -45,9 +45,9 @@ def test_b11_reported_accelerators_are_no_change(rig) -> None:
     """The API reports the built-in GPU of an A2; the node is still the one that was ordered."""
     ticket = rig.got(candidate(machine_type="a2-highgpu-1g"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
-    body = rig.gcp._client.call(
+    body = rig.gcp.client.call(
         lambda s: s.instances().get(project=project, zone=zone, instance=name),
-        rig.gcp._context(ticket.order),
+        rig.gcp.context(ticket.order),
     )
     assert "nvidia-tesla-a100" in json.dumps(body.get("guestAccelerators"))
     assert (
@@ -131,9 +131,9 @@ def test_a_reservation_is_used_by_name(rig) -> None:
             "instanceProperties": {"machineType": "a3-highgpu-8g"},
         },
     }
-    rig.gcp._client.call(
+    rig.gcp.client.call(
         lambda s: s.reservations().insert(project="rehearsal", zone=A, body=body),
-        rig.gcp._context(order()),
+        rig.gcp.context(order()),
     )
     rig.moment += 10
     ticket = rig.got(candidate(A, capacity="reservation", reservation="mine"))
@@ -194,9 +194,9 @@ def test_a_machine_taken_while_starting_is_half_made(rig) -> None:
     rig.moment += 30
     handle = rig.gcp.find("own1")[0].handle
     project, zone, name = handle.native_id.split("/")[1::2]
-    rig.gcp._client.call(
+    rig.gcp.client.call(
         lambda s: s.instances().stop(project=project, zone=zone, instance=name),
-        rig.gcp._context(ticket.order),
+        rig.gcp.context(ticket.order),
     )
     rig.moment += 30
     with pytest.raises(HalfMade) as caught:

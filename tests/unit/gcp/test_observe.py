@@ -55,9 +55,9 @@ def test_a_stop_by_somebody_is_stopped(rig) -> None:
     """A Spot machine that a user stopped is not called preempted."""
     ticket = rig.got(candidate(A, "g2-standard-4", capacity="spot"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
-    rig.gcp._client.call(
+    rig.gcp.client.call(
         lambda s: s.instances().stop(project=project, zone=zone, instance=name),
-        rig.gcp._context(ticket.order),
+        rig.gcp.context(ticket.order),
     )
     rig.moment += 30
     assert rig.status(ticket.handles[0]) == "stopped"
@@ -85,13 +85,13 @@ def test_find_follows_every_page(rig) -> None:
             f"zones/{B}": {"instances": [instance("m2")]},
         }
     }
-    rig.gcp._client = Scripted([page, last])
+    rig.gcp.client = Scripted([page, last])
     assert [node.name for node in rig.gcp.find("own1")] == ["m1", "m2"]
 
 
 def test_a_zone_that_google_cannot_reach_is_no_absence(rig) -> None:
     """A partial answer raises: what is not seen is not taken for gone."""
-    rig.gcp._client = Scripted([{"items": {f"zones/{A}": {"warning": {"code": "UNREACHABLE"}}}}])
+    rig.gcp.client = Scripted([{"items": {f"zones/{A}": {"warning": {"code": "UNREACHABLE"}}}}])
     with pytest.raises(Transient, match=A):
         rig.gcp.find("own1")
 

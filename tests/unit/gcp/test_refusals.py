@@ -162,7 +162,7 @@ def test_b26_an_operation_that_google_does_not_know_is_not_sold_out(rig) -> None
     ticket = rig.gcp.submit(order(candidate(A)))
     other = Gcp(
         "rehearsal",
-        Client("other-project", rig.gcp._client._credentials, f"{rig.server.url}/compute/v1/"),
+        Client("other-project", rig.gcp.client.credentials, f"{rig.server.url}/compute/v1/"),
         sleep=rig.sleep,
     )
     with pytest.raises(OutcomeUnknown, match="other-project") as caught:

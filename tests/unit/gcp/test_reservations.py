@@ -4,7 +4,7 @@ to do.
 
 import pytest
 
-from providers.adapters.gcp.reservations import _fits
+from providers.adapters.gcp.reservations import fits
 from providers.errors import Unsupported
 from providers.model.offer import Candidate, Offer
 
@@ -34,16 +34,16 @@ def test_one_that_is_consumed_automatically_is_left_out() -> None:
         Unsupported,
         match=r"mine is consumed automatically: leave `reservation\(mine\)` out, on-demand uses it",
     ) as told:
-        _fits(body(specificReservationRequired=False), "mine", CANDIDATE)
+        fits(body(specificReservationRequired=False), "mine", CANDIDATE)
     assert [scope.capacity for scope in told.value.scopes] == ["reservation"]
 
 
 def test_one_of_another_machine_type_says_so() -> None:
     """What it is for is named; one that fits passes."""
     with pytest.raises(Unsupported, match="found it is for a2-ultragpu-8g"):
-        _fits(
+        fits(
             body(specificReservation={"instanceProperties": {"machineType": "a2-ultragpu-8g"}}),
             "mine",
             CANDIDATE,
         )
-    _fits(body(), "mine", CANDIDATE)
+    fits(body(), "mine", CANDIDATE)

@@ -171,5 +171,5 @@ def test_the_live_adapter_connects_nothing_until_its_first_call(monkeypatch) -> 
         made.world,
         made.client.environment,
         made.client.app_name,
-        made.client._client,
+        made.client.sdk_client,
     ) == ("live", "dev", "mine", None)

@@ -13,7 +13,7 @@ import pytest
 
 from providers import errors
 from providers.adapters import modal
-from providers.adhoc.machine import _free
+from providers.adhoc.machine import free_port
 from providers.model.machine import Handle, Node
 from providers.rehearsal.clouds import modal as standin
 from providers.remote import files
@@ -125,7 +125,7 @@ def test_a_port_is_carried_through_commands(node, tmp_path) -> None:
             writer.close()
 
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as there:
-            here = _free(0)
+            here = free_port(0)
             launch = probe(tmp_path).line(node).tunnel(here, there.sockets[0].getsockname()[1])
             async with started(launch) as program:
                 reader = None

@@ -377,7 +377,7 @@ def test_an_rpc_that_the_rehearsal_lacks_is_refused_and_logged(cloud, adapter) -
     from modal_proto import api_pb2
 
     with pytest.raises(Unsupported):
-        adapter.client._call("SandboxSnapshot", api_pb2.SandboxSnapshotRequest())
+        adapter.client.call("SandboxSnapshot", api_pb2.SandboxSnapshotRequest())
     assert [request.status for request in cloud.store.requests("SandboxSnapshot")] == [12]
 
 
@@ -416,7 +416,7 @@ def test_a_call_that_is_never_answered_ends(cloud, adapter, monkeypatch) -> None
     adapter.check()
     cloud.store.add_fault("modal", "SandboxWait", "delay", seconds=3)
     with pytest.raises(Transient):
-        adapter.client._call(
+        adapter.client.call(
             "SandboxWait", sdk.protocol().SandboxWaitRequest(sandbox_id="sb-x"), limit_s=0.2
         )
 

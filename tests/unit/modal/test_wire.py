@@ -42,7 +42,7 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
     adapter = cloud.adapter()
     wanted = order(chosen, Setup(ttl_s=7200, options=tuple(section.items())))
     sandbox = dict(adapter.submit(wanted).native)["sandbox"]
-    ours = adapter.client._connected()
+    ours = adapter.client.connected()
     app = modal.App.lookup("gpus", client=ours, environment_name="main")
     image = (
         modal.Image.from_registry(section["image"], add_python=section["add_python"]).entrypoint([])

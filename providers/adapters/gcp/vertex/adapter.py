@@ -144,7 +144,7 @@ class Vertex(OwnAccount):
         untouched: Callable[[], bool] = lambda: False,
     ) -> None:
         self.world = world
-        self._client = client
+        self.client = client
         self._memory = memory
         self._sleep = sleep
         self._second_look_s = second_look_s
@@ -157,7 +157,7 @@ class Vertex(OwnAccount):
     @property
     def account(self) -> Mapping[str, str]:
         """The project that everything here is made in and looked up in."""
-        return {"project": self._client.project}
+        return {"project": self.client.project}
 
     def offers(self) -> Sequence[Offer] | None:
         """None: what is sold, and at which estimate, follows from the bundled offers of Compute
@@ -172,7 +172,7 @@ class Vertex(OwnAccount):
 
     def check(self) -> Sequence[CheckLine]:
         """One list of one entry, in one region."""
-        project = self._client.project
+        project = self.client.project
         where = (
             "the rehearsal cloud needs none"
             if self.world == REHEARSAL
@@ -180,7 +180,7 @@ class Vertex(OwnAccount):
         )
         context = Context(f"vertex {project}: listing jobs", project)
         try:
-            self._client.call(
+            self.client.call(
                 lambda s: _jobs(s).list(parent=self._parent(CHECK_REGION), pageSize=1), context
             )
         except CloudError as error:
@@ -216,7 +216,7 @@ class Vertex(OwnAccount):
         """One POST; the answer is the job. Nothing is sent for what Vertex AI could not do."""
         body = native.body(order)
         first, context = order.candidates[0], self._context(order)
-        made = self._client.call(
+        made = self.client.call(
             lambda s: _jobs(s).create(parent=self._parent(first.region), body=body),
             context._replace(creating=True),
         )
@@ -312,7 +312,7 @@ class Vertex(OwnAccount):
             name, region, _ = native.parse(handle)
             if name not in seen:
                 seen[name] = self._get(
-                    name, Context(f"vertex {region}: looking at a job", self._client.project)
+                    name, Context(f"vertex {region}: looking at a job", self.client.project)
                 )
         return [self._node(handle, seen[native.parse(handle)[0]]) for handle in handles]
 
@@ -327,7 +327,7 @@ class Vertex(OwnAccount):
             [] if owner else [f"labels.{native.OWNER}:*"]
         )
         wanted = " AND ".join(tests)
-        context = Context("vertex: looking for jobs", self._client.project)
+        context = Context("vertex: looking for jobs", self.client.project)
         found: list[Node] = []
         for job in self._everywhere(wanted, context):
             if native.state(job) == native.CANCELLED or native.mark(job) is None:
@@ -354,7 +354,7 @@ class Vertex(OwnAccount):
 
     def _listed(self, region: str, wanted: str, context: Context) -> Iterable[dict[str, Any]]:
         parent = self._parent(region)
-        for page in self._client.pages(
+        for page in self.client.pages(
             lambda s, token: _jobs(s).list(
                 parent=parent, filter=wanted, pageSize=PAGE, pageToken=token
             ),
@@ -382,7 +382,7 @@ class Vertex(OwnAccount):
         """
         name, region, _ = native.parse(handle)
         context = Context(
-            f"vertex {region}: releasing job {name.rsplit('/', 1)[-1]}", self._client.project
+            f"vertex {region}: releasing job {name.rsplit('/', 1)[-1]}", self.client.project
         )
         job = self._get(name, context)
         if job is None or native.state(job) == native.CANCELLING:
@@ -390,12 +390,12 @@ class Vertex(OwnAccount):
         if native.state(job) not in native.FINAL:
             self._cancel(name, context)
         elif native.state(job) != native.CANCELLED or not self._memory.released(name):
-            self._client.get(lambda s: _jobs(s).delete(name=name), context)
+            self.client.get(lambda s: _jobs(s).delete(name=name), context)
 
     def _cancel(self, name: str, context: Context) -> None:
         self._memory.release(name)
         try:
-            self._client.get(lambda s: _jobs(s).cancel(name=name, body={}), context)
+            self.client.get(lambda s: _jobs(s).cancel(name=name, body={}), context)
         except Unsupported:
             # It has ended meanwhile: its record can be deleted then.
             job = self._get(name, context)
@@ -422,10 +422,10 @@ class Vertex(OwnAccount):
     # What the calls need
 
     def _get(self, name: str, context: Context) -> dict[str, Any] | None:
-        return self._client.get(lambda s: _jobs(s).get(name=name), context)
+        return self.client.get(lambda s: _jobs(s).get(name=name), context)
 
     def _parent(self, region: str) -> str:
-        return f"projects/{self._client.project}/locations/{region}"
+        return f"projects/{self.client.project}/locations/{region}"
 
     def _place(self, order: Order) -> Scope:
         first = order.candidates[0]
@@ -437,7 +437,7 @@ class Vertex(OwnAccount):
             f"vertex {first.region} {first.machine_type} {first.gpu_type}:{first.gpu_count}"
             f" {first.capacity}"
         )
-        return Context(what, self._client.project, token=order.token, candidates=order.candidates)
+        return Context(what, self.client.project, token=order.token, candidates=order.candidates)
 
 
 def _jobs(service: Any) -> Any:

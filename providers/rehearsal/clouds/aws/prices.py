@@ -82,7 +82,7 @@ def products(call: Call) -> Json:
     found = [
         product
         for row in rows
-        if _matches(product := _product(*row), call.given.get("Filters", ()))
+        if _matches(product := product_json(*row), call.given.get("Filters", ()))
     ]
     start, size = int(call.given.get("NextToken") or 0), int(call.given.get("MaxResults") or PAGE)
     page: Json = {
@@ -99,7 +99,7 @@ def _matches(product: Json, filters: Iterable[Json]) -> bool:
     return all(about.get(item["Field"]) == item["Value"] for item in filters)
 
 
-def _product(machine_type: str, region: str, usd: str) -> Json:
+def product_json(machine_type: str, region: str, usd: str) -> Json:
     """One product in the Price List's own shape (botocore's example of GetProducts; attributes of a
     compute instance).
     """

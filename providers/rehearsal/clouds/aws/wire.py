@@ -156,7 +156,7 @@ def answer(request: Request, body: Json) -> tuple[bytes, str]:
 
 def refused(service: str, refusal: Refusal) -> tuple[bytes, str]:
     """(content, content type) of an error."""
-    code, message = _written(refusal.code), _written(refusal.message)
+    code, message = printable(refusal.code), printable(refusal.message)
     if service and _is_json(service):
         return (
             json.dumps({"__type": refusal.code, "message": refusal.message}).encode(),
@@ -326,10 +326,10 @@ def _to_xml(shape: Any, value: Any, path: str) -> str:
         return timestamp(float(value))
     if kind in ("integer", "long") and not isinstance(value, int):
         raise ValueError(f"{path}: wanted a whole number, made {value!r}")
-    return _written(str(value))
+    return printable(str(value))
 
 
-def _written(text: str) -> str:
+def printable(text: str) -> str:
     """The text as XML has it; what it cannot write, as ESC, stands as U+FFFD."""
     return saxutils.escape(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text))
 

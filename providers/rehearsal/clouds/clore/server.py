@@ -66,7 +66,7 @@ _BEFORE = {
 }
 _AFTER = {"reply-lost", "error-after", "malformed"}
 _LOWER_S = 600.0
-_TOLERANCE = 0.9
+TOLERANCE = 0.9
 
 
 class Refused(Exception):
@@ -149,9 +149,9 @@ class Api:
     def _admit(self, name: str, headers: Headers) -> None:
         if headers.get("auth") != KEY:
             raise Refused(3)
-        if self.state.too_fast("call", self.pace.call_s * _TOLERANCE):
+        if self.state.too_fast("call", self.pace.call_s * TOLERANCE):
             raise Refused(5, 429)
-        if name == "create_order" and self.state.too_fast("order", self.pace.order_s * _TOLERANCE):
+        if name == "create_order" and self.state.too_fast("order", self.pace.order_s * TOLERANCE):
             raise Refused(5, 429)
 
     # Reading

@@ -277,7 +277,7 @@ def handlers(store: Store, router_url: str = "") -> Any:
         method: str, known: Callable[..., Awaitable[Any]] | None
     ) -> Callable[[Any, Any], Awaitable[None]]:
         async def serve(_self: Any, stream: Any) -> None:
-            await _serve(store, method, known, stream)
+            await serve_call(store, method, known, stream)
 
         return serve
 
@@ -289,9 +289,10 @@ def handlers(store: Store, router_url: str = "") -> Any:
     return type("StandIn", (api_grpc.ModalClientBase,), methods)()
 
 
-async def _serve(
+async def serve_call(
     store: Store, method: str, known: Callable[..., Awaitable[Any]] | None, stream: Any
 ) -> None:
+    """Answers one call: logged, with the planned failure, or UNIMPLEMENTED."""
     import asyncio
 
     request = await stream.recv_message()

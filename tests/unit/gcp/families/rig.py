@@ -92,7 +92,7 @@ def rig(tmp_path):
 
 
 def api(rig, make) -> None:
-    rig.gcp._client.call(make, rig.gcp._context(order()))
+    rig.gcp.client.call(make, rig.gcp.context(order()))
     rig.moment += 5
 
 
@@ -146,7 +146,7 @@ def reserve(rig, machine_type, zone, future=False, **more) -> None:
 
 def seen(rig, ticket):
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
-    return rig.gcp._client.call(
+    return rig.gcp.client.call(
         lambda s: s.instances().get(project=project, zone=zone, instance=name),
-        rig.gcp._context(order()),
+        rig.gcp.context(order()),
     )

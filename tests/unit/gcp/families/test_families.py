@@ -77,7 +77,7 @@ def test_the_rehearsal_refuses_what_google_does_not_sell(
         else ()
     )
     monkeypatch.setattr(
-        machines, "_FAMILIES", tuple(row._replace(never=()) for row in machines._FAMILIES)
+        machines, "FAMILIES", tuple(row._replace(never=()) for row in machines.FAMILIES)
     )
     with pytest.raises(
         (Unsupported, NotConfigured), match=r"not sold as|features are not compatible"
