@@ -248,6 +248,16 @@ class Row(NamedTuple):
     reading: type[CloudError] | None = None
     block_s: float | None = None
 
+    def means(self, *, creating: bool) -> type[CloudError]:
+        """The class of the error on a call that may create something, or on another."""
+        return self.kind if creating else self.reading or self.kind
+
+
+def exception_row(error: BaseException, rows: Mapping[str, Row]) -> Row | None:
+    """The row of the exception's class, or of its nearest base in the table."""
+    names = (f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__)
+    return next((rows[name] for name in names if name in rows), None)
+
 
 def scrubbed(text: str, secrets: Iterable[Pattern[str]], most: int) -> str:
     """One line of at most so many characters, without what these patterns find."""

@@ -33,7 +33,7 @@ from providers.adapters.aws.error_codes import (
     TYPE,
     ZONE,
 )
-from providers.adapters.base import Row, scrubbed
+from providers.adapters.base import Row, exception_row, scrubbed
 from providers.errors import (
     CloudError,
     NoCapacity,
@@ -93,7 +93,7 @@ def from_response(response: Mapping[str, Any], context: Context) -> CloudError:
     row = CODES.get(code) or STATUSES.get(status) or (STATUSES[500] if status >= 500 else None)
     if row is None:
         return _unknown(code or f"HTTP {status}", message, context)
-    kind = row.kind if context.creating else row.reading or row.kind
+    kind = row.means(creating=context.creating)
     return _error(kind, row, code or f"HTTP {status}", message, context, context.candidates)
 
 
@@ -151,14 +151,13 @@ def from_state(
 
 def from_exception(error: BaseException, context: Context) -> CloudError:
     """What an exception of the client means."""
-    for base in type(error).__mro__:
-        row = EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
-        if row is not None:
-            kind = row.kind if context.creating else row.reading or row.kind
-            # Of an answer that it cannot read, botocore repeats all that was sent.
-            said = str(error).partition(" Further retries may succeed:")[0]
-            return _error(kind, row, type(error).__name__, said, context, context.candidates)
-    return _unknown(type(error).__name__, str(error), context)
+    row = exception_row(error, EXCEPTIONS)
+    if row is None:
+        return _unknown(type(error).__name__, str(error), context)
+    # Of an answer that it cannot read, botocore repeats all that was sent.
+    said = str(error).partition(" Further retries may succeed:")[0]
+    kind = row.means(creating=context.creating)
+    return _error(kind, row, type(error).__name__, said, context, context.candidates)
 
 
 _SECRETS = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import Row, scrubbed
+from providers.adapters.base import Row, exception_row, scrubbed
 from providers.adapters.gcp.client_errors import EXCEPTIONS
 from providers.adapters.gcp.error_bodies import Quota, body_of, info_of, metadatas_of, quota_of
 from providers.adapters.gcp.error_codes import (
@@ -68,7 +68,7 @@ def from_operation(operation: Mapping[str, Any], context: Context) -> CloudError
     entries: list[Mapping[str, Any]] = (operation.get("error") or {}).get("errors") or []
     if not entries:
         code = str(operation.get("httpErrorStatusCode") or "no code")
-        return _unknown(code, str(operation.get("httpErrorMessage") or ""), context)
+        return unknown(code, str(operation.get("httpErrorMessage") or ""), context)
     known: list[tuple[int, Row, Mapping[str, Any]]] = []
     for entry in entries:
         row = CODES.get(str(entry.get("code"))) or CODES.get(info_of(entry).get("reason", ""))
@@ -78,7 +78,7 @@ def from_operation(operation: Mapping[str, Any], context: Context) -> CloudError
             known.append((_width(row, entry), row, entry))
     _, row, entry = max(known, key=lambda item: item[0])
     if row is _UNKNOWN:
-        return _unknown(
+        return unknown(
             str(entry.get("code") or "no code"), str(entry.get("message") or ""), context
         )
     failed_zones = {zone for item in entries if (zone := metadatas_of(item).get("zone"))}
@@ -116,8 +116,8 @@ def from_http(
     )
     shown = next((item for item in code if item in CODES), code[0] if code else f"HTTP {status}")
     if row is None:
-        return _unknown(shown, message, context)
-    kind = row.kind if context.creating else row.reading or row.kind
+        return unknown(shown, message, context)
+    kind = row.means(creating=context.creating)
     return _error(kind, row, shown, message, context, quota=quota, retry_after=retry_after)
 
 
@@ -139,13 +139,11 @@ def quota_exceeded(
 
 def from_exception(error: BaseException, context: Context) -> CloudError:
     """What an exception of the client means."""
-    for base in type(error).__mro__:
-        name = f"{base.__module__}.{base.__qualname__}"
-        row = EXCEPTIONS.get(name)
-        if row is not None:
-            kind = row.kind if context.creating else row.reading or row.kind
-            return _error(kind, row, type(error).__name__, str(error), context)
-    return _unknown(type(error).__name__, str(error), context)
+    row = exception_row(error, EXCEPTIONS)
+    if row is None:
+        return unknown(type(error).__name__, str(error), context)
+    kind = row.means(creating=context.creating)
+    return _error(kind, row, type(error).__name__, str(error), context)
 
 
 _SECRETS = (
@@ -200,10 +198,11 @@ def _width(row: Row, entry: Mapping[str, Any]) -> int:
     return _WIDTHS[row.scope]
 
 
-def _unknown(code: str, message: str, context: Context) -> CloudError:
+def unknown(code: str, message: str, context: Context, provider: str = PROVIDER) -> CloudError:
+    """The error of a code that is in no table."""
     text = f"{context.what}: {code}: a code that no table knows; please report it"
     return Unclassified(
-        text, token=context.token, provider=PROVIDER, code=code, words=clean(message)
+        text, token=context.token, provider=provider, code=code, words=clean(message)
     )
 
 

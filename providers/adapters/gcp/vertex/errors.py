@@ -12,10 +12,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import Row
+from providers.adapters.base import Row, exception_row
 from providers.adapters.gcp import client_errors, error_codes
 from providers.adapters.gcp.error_codes import ALL, NOTHING, PLACE, QUOTA, REGION
-from providers.adapters.gcp.errors import clean, quota_page
+from providers.adapters.gcp.errors import clean, quota_page, unknown
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -26,7 +26,6 @@ from providers.errors import (
     QuotaExceeded,
     RateLimited,
     Transient,
-    Unclassified,
     Unsupported,
 )
 from providers.model import foreign
@@ -159,24 +158,18 @@ def from_http(
     if row is None and (not codes or status >= 500):
         row = STATUSES.get(status) or (STATUSES[500] if status >= 500 else None)
     if row is None:
-        return _unknown(shown, message, context)
-    kind = row.kind if context.creating else row.reading or row.kind
+        return unknown(shown, message, context, PROVIDER)
+    kind = row.means(creating=context.creating)
     return _error(kind, row, shown, message, context, retry_after)
 
 
 def from_exception(error: BaseException, context: Context) -> CloudError:
     """What an exception of the client means: Google's client is the same for all its APIs."""
-    for base in type(error).__mro__:
-        row = client_errors.EXCEPTIONS.get(f"{base.__module__}.{base.__qualname__}")
-        if row is not None:
-            return _error(
-                row.kind if context.creating else row.reading or row.kind,
-                row,
-                type(error).__name__,
-                str(error),
-                context,
-            )
-    return _unknown(type(error).__name__, str(error), context)
+    row = exception_row(error, client_errors.EXCEPTIONS)
+    if row is None:
+        return unknown(type(error).__name__, str(error), context, PROVIDER)
+    kind = row.means(creating=context.creating)
+    return _error(kind, row, type(error).__name__, str(error), context)
 
 
 def never_ran(job: Mapping[str, Any], context: Context) -> CloudError:
@@ -208,13 +201,6 @@ def _body(content: bytes | str) -> tuple[list[str], str]:
         str(error.get("status") or ""),
     ]
     return [code for code in codes if code], str(error.get("message") or "")
-
-
-def _unknown(code: str, message: str, context: Context) -> CloudError:
-    text = f"{context.what}: {code}: a code that no table knows; please report it"
-    return Unclassified(
-        text, token=context.token, provider=PROVIDER, code=code, words=clean(message)
-    )
 
 
 def _error(
