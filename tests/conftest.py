@@ -8,6 +8,7 @@ runs against OpenSSH's too (the fixture `ssh_server` of tests/adhoc).
 """
 
 import signal
+from typing import Any
 
 import pytest
 from botocore.client import ClientCreator
@@ -23,7 +24,7 @@ _create_client_class = ClientCreator._create_client_class  # noqa: SLF001 - boto
 _client_classes = {}
 
 
-def _client_class_once(self, service_name, service_model):
+def _client_class_once(self: Any, service_name: str, service_model: Any) -> Any:
     """EC2's client class has 700 methods, which boto makes anew for every region of every test:
     here once a process.
     """
@@ -35,7 +36,7 @@ def _client_class_once(self, service_name, service_model):
 ClientCreator._create_client_class = _client_class_once  # noqa: SLF001 - likewise
 
 
-def pytest_collection_modifyitems(items) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         engine = item.path.parent.name == "plugin" and "project" in item.fixturenames
         second = "callspec" in vars(item) and item.callspec.params.get("ssh_server") == "sshd"

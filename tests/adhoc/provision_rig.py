@@ -3,6 +3,8 @@
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from providers.rehearsal.store import open_store
 
 
 @pytest.fixture
-def own_home(tmp_path, monkeypatch) -> None:
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "gpus"))
     monkeypatch.chdir(tmp_path)
     store = open_store()
@@ -20,12 +22,12 @@ def own_home(tmp_path, monkeypatch) -> None:
         store.set_latency("gcp", step, 0.05)
 
 
-def machines():
+def machines() -> list[str]:
     """What the rehearsal cloud runs, as it says itself."""
     return [machine["name"] for machine in state(open_store())["machines"]]
 
 
-def python(code, **more):
+def python(code: str, **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
         stdout=subprocess.PIPE,

@@ -169,7 +169,7 @@ def test_ctrl_c_at_a_command_releases() -> None:
     as interrupted.
     """
     process = python(BLOCK)
-    assert [process.stdout.readline() for _ in range(2)] == ["inside\n", "running\n"]
+    assert [present(process.stdout).readline() for _ in range(2)] == ["inside\n", "running\n"]
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
     assert "KeyboardInterrupt" in err and "released, confirmed" in err and process.returncode != 0
@@ -197,7 +197,7 @@ def test_a_killed_process_is_found_and_released_from_another(when, capfd) -> Non
         open_store().add_fault("gcp", "node.look", "no-driver", times=None)
     process = python(BLOCK)
     if when == "inside":
-        assert process.stdout.readline() == "inside\n"
+        assert present(process.stdout).readline() == "inside\n"
     until(machines)
     time.sleep(0.3)
     assert main.main(["ps", "--json"]) == 0

@@ -356,7 +356,7 @@ def _mark(labels: Mapping[str, str]) -> tuple[str, str, str]:
     return labels.get(OWNER, ""), labels.get(CLUSTER, ""), labels.get(GENERATION, "")
 
 
-def _reading(home: Path):
+def _reading(home: Path) -> closing[sqlite3.Connection]:
     """The rehearsal's file, read only; an empty one where nothing was rehearsed yet."""
     file = home / "rehearsal.db"
     return closing(

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,17 +45,17 @@ def serve() -> int:
     """The plugin's process, each of whose calls is written down before it is worked on."""
     from providers.plugin.server import serve as served
 
-    def make(engine: str):
+    def make(engine: str) -> Any:
         from google.protobuf.json_format import MessageToDict
 
         from providers.plugin.servicer import Servicer
 
-        def write(line) -> None:
+        def write(line: dict[str, Any]) -> None:
             with Path(os.environ["RECORDING"]).open("a") as file:
                 file.write(json.dumps(line) + "\n")
 
-        def recorded(name, method):
-            async def call(self, request, context):
+        def recorded(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+            async def call(self: Any, request: Any, context: Any) -> Any:
                 line = {
                     "call": name,
                     "request": MessageToDict(request, preserving_proto_field_name=True),
@@ -107,11 +108,11 @@ def record() -> None:
         )
         found: dict[str, list[dict[str, Any]]] = {}
 
-        def declare(**edits) -> None:
+        def declare(**edits: Any) -> None:
             config = {"gpus:world": "rehearsal", "gpus:clusters": {"train": {**SPEC, **edits}}}
             project.file.write_text(f"{salt}\nconfig: {json.dumps(config)}\n")
 
-        def note(name, run, *words):
+        def note(name: str, run: Callable[..., str], *words: str) -> str:
             Path(project.env["RECORDING"]).write_text("")
             said = run(*words)
             found[name] = [

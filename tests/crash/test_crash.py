@@ -45,7 +45,9 @@ BROKEN = {
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", sorted(PARTS))
-def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_stuck(part) -> None:
+def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_stuck(
+    part: str,
+) -> None:
     """After any crash or broken reply the documented recovery ends at exactly what is declared, and
     destroy at nothing.
     """
@@ -57,7 +59,7 @@ def test_b26_a_sample_of_the_matrix_leaves_no_orphan_no_duplicate_and_nothing_st
 
 
 @pytest.mark.parametrize(("cloud", "name"), sorted(BROKEN), ids=lambda value: value)
-def test_the_matrix_notices_a_broken_rule(cloud, name, tmp_path) -> None:
+def test_the_matrix_notices_a_broken_rule(cloud: str, name: str, tmp_path: Path) -> None:
     """With a rule of the engine broken on purpose, the point that is about it fails."""
     code = f"""
 from pathlib import Path
@@ -105,7 +107,7 @@ def test_a_sample_is_even_and_the_same_for_the_same_seed() -> None:
 
 
 def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_named(
-    capsys,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No list depends on the machine's load; what was printed once can be run again, listed or not."""
     first = points(PARTS, 7771)
@@ -121,7 +123,7 @@ def test_the_points_of_a_seed_are_the_same_on_every_run_and_any_of_them_can_be_n
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_the_recorded_calls_are_those_that_are_made(cloud) -> None:
+def test_the_recorded_calls_are_those_that_are_made(cloud: str) -> None:
     """The calls of an `up` that change something come as recorded; otherwise `python -m
     tests.crash.calls` is to be run again.
     """
@@ -130,7 +132,7 @@ def test_the_recorded_calls_are_those_that_are_made(cloud) -> None:
     assert wanted and wanted <= found
 
 
-def one_in_a_process(cloud, step):
+def one_in_a_process(cloud: str, step: str) -> list[tuple[str, str]]:
     """The calls of a step, made in a process that does nothing else."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(calls_of, cloud, step).result()
@@ -150,7 +152,7 @@ def one(point):
 
 
 def test_a_point_that_dies_or_waits_for_ever_is_stuck_and_the_others_are_run(
-    monkeypatch, tmp_path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A process that is killed and one that never answers cost one point each, never the run."""
     (tmp_path / "dying.py").write_text(DYING, encoding="utf-8")
@@ -182,7 +184,9 @@ def test_the_report_ends_with_the_sum_and_says_how_to_see_a_failure_again() -> N
     )
 
 
-def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch) -> None:
+def test_what_runs_is_counted_from_the_cloud_s_own_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More machines than declared are duplicates, undeclared ones orphans, and two at once in the
     past are seen afterwards.
     """
@@ -194,7 +198,7 @@ def test_what_runs_is_counted_from_the_cloud_s_own_rows(tmp_path, monkeypatch) -
     state, now = State(store), store.now()
     tags = '{"gpus-owner": "o1", "gpus-cluster": "train", "gpus-generation": "g1"}'
 
-    def add(number, begins, ended) -> None:
+    def add(number: int, begins: float, ended: float | None) -> None:
         state.add(
             Sandbox(
                 f"sb-{number}",

@@ -4,9 +4,13 @@ make.
 
 import asyncio
 import json
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from providers.rehearsal.store import Store
 from tests.crash.engine import Engine, Failed
 from tests.crash.record import FILE, SPEC
 
@@ -16,7 +20,7 @@ OTHER = {**SPEC, "gpu": "L4:2"}
 SPOT = {**OTHER, "spot": "only"}
 
 
-def shown(calls):
+def shown(calls: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Calls as (name, resource). Those of the refresh go out side by side, so that their order is
     chance; everything later waits for what is before it.
     """
@@ -33,7 +37,7 @@ class Run:
     def __init__(self) -> None:
         self.engine, self.said = Engine(), 0
 
-    def like(self, name, command, *, fails=False) -> None:
+    def like(self, name: str, command: Coroutine[Any, Any, Any], *, fails: bool = False) -> None:
         """The command makes the recorded calls."""
         begins = len(self.engine.log)
         try:
@@ -47,17 +51,17 @@ class Run:
         ]
         assert shown(made) == shown(RECORDED[name]), name
 
-    def up(self, name, spec, *, fails=False, **how) -> None:
+    def up(self, name: str, spec: dict[str, Any], *, fails: bool = False, **how: Any) -> None:
         self.like(name, self.engine.up({"train": spec}, **how), fails=fails)
 
 
 @pytest.fixture
-def experiment(tmp_path, monkeypatch):
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     from providers.engine.runtime.clock import RehearsalClock
     from providers.rehearsal import start
     from providers.rehearsal.store import open_store
 
-    async def jump(self, seconds) -> None:
+    async def jump(self: Any, seconds: float) -> None:
         await asyncio.sleep(0)
         self._store.advance(max(0.0, seconds))
 
@@ -67,7 +71,7 @@ def experiment(tmp_path, monkeypatch):
     start.stop(tmp_path / "rehearsal.db")
 
 
-def test_the_model_of_the_engine_makes_the_recorded_calls(experiment) -> None:
+def test_the_model_of_the_engine_makes_the_recorded_calls(experiment: Store) -> None:
     """Up, refresh, update, replacement by edit, by request and after a loss, and destroy: call by
     call as the real engine.
     """
@@ -91,7 +95,9 @@ def test_the_model_of_the_engine_makes_the_recorded_calls(experiment) -> None:
     run.like("destroy", run.engine.destroy())
 
 
-def test_the_model_of_the_engine_goes_on_with_what_is_half_made_as_recorded(experiment) -> None:
+def test_the_model_of_the_engine_goes_on_with_what_is_half_made_as_recorded(
+    experiment: Store,
+) -> None:
     """A create that ends half-made keeps the resource, and the next up calls Update, whatever the
     difference says.
     """

@@ -2,6 +2,8 @@
 points for every run of the tests.
 """
 
+from pathlib import Path
+
 import pytest
 
 from tests.crash.kills import points, run
@@ -39,7 +41,7 @@ def test_every_step_is_cut_at_every_cloud_in_every_way() -> None:
     ["gcp", *(pytest.param(cloud, marks=pytest.mark.long) for cloud in ("aws", "clore", "modal"))],
 )
 def test_a_run_that_slept_while_its_stack_went_on_elsewhere_leaves_one_machine(
-    cloud, tmp_path
+    cloud: str, tmp_path: Path
 ) -> None:
     """The real CLI and its plugin are suspended with the creating call on its way, and wake after
     `pulumi cancel` and `pulumi up` from another home.
@@ -49,7 +51,9 @@ def test_a_run_that_slept_while_its_stack_went_on_elsewhere_leaves_one_machine(
 
 
 @pytest.mark.timeout(600)
-def test_what_a_killed_run_left_of_a_cluster_that_is_declared_no_more_is_released(tmp_path) -> None:
+def test_what_a_killed_run_left_of_a_cluster_that_is_declared_no_more_is_released(
+    tmp_path: Path,
+) -> None:
     """The next `up` finds it by its labels; nothing of it is in any state."""
     found = run(Point("a", "up/made/both/renamed", "gcp", 1), tmp_path / "point")
     assert found.good, found.detail

@@ -9,6 +9,10 @@ import copy
 import json
 import random
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
 
 from tests.hostile.words import nest
 
@@ -50,7 +54,11 @@ NUMBERS = (-1, 0, 2**63, 2**70, -(2**40), 10**4_000, 0.1, 1e300, float("inf"), f
 HTML = "<!doctype html><html><body>Sign in to the hotel's network</body></html>"
 
 
-def value(kind, draw, old):
+Place = tuple[str | int, ...]
+Tell = Callable[[Any], None]
+
+
+def value(kind: str, draw: random.Random, old: Any) -> Any:
     """What stands in the place of a JSON value."""
     nested = nest(draw.choice((40, 300)))
     table = {
@@ -68,7 +76,7 @@ def value(kind, draw, old):
     return table[kind]
 
 
-def places(tree, path=()):
+def places(tree: Any, path: Place = ()) -> Iterator[Place]:
     """Every place of a JSON tree."""
     yield path
     if isinstance(tree, dict):
@@ -79,7 +87,7 @@ def places(tree, path=()):
             yield from places(tree[index], (*path, index))
 
 
-def in_json(tree, kind, draw, told=lambda place: None):
+def in_json(tree: Any, kind: str, draw: random.Random, told: Tell = lambda place: None) -> Any:
     """The tree with one place changed."""
     tree = copy.deepcopy(tree)
     where = list(places(tree))
@@ -98,7 +106,9 @@ def in_json(tree, kind, draw, told=lambda place: None):
     return tree
 
 
-def in_xml(content, kind, draw, told=lambda place: None):
+def in_xml(
+    content: bytes, kind: str, draw: random.Random, told: Tell = lambda place: None
+) -> bytes:
     """The document with one element changed."""
     root = ET.fromstring(content)
     parents = [(parent, child) for parent in root.iter() for child in parent]
@@ -128,18 +138,20 @@ def in_xml(content, kind, draw, told=lambda place: None):
     else:
         for each in list(child):
             child.remove(each)
-        told = str(value(kind, draw, child.text))
-        child.text = "".join(each for each in told if each == "\n" or each >= " ")
+        text = str(value(kind, draw, child.text))
+        child.text = "".join(each for each in text if each == "\n" or each >= " ")
     return ET.tostring(root)
 
 
-def in_message(message, kind, draw, tell=lambda place: None):
+def in_message(
+    message: Any, kind: str, draw: random.Random, tell: Tell = lambda place: None
+) -> Any:
     """The protobuf message with one field changed, of its own type."""
     changed = type(message)()
     changed.CopyFrom(message)
     spots = []
 
-    def walk(part) -> None:
+    def walk(part: Any) -> None:
         for field, content in part.ListFields():
             spots.append((part, field))
             if field.type == field.TYPE_MESSAGE and not (
@@ -163,6 +175,7 @@ def in_message(message, kind, draw, tell=lambda place: None):
                 return changed
         part.ClearField(field.name)
         return changed
+    told: Any
     if field.type == field.TYPE_STRING:
         told = "x" * 100_000 if kind == "huge" else draw.choice(ODD)
     elif field.type == field.TYPE_BOOL:
@@ -197,14 +210,14 @@ class Mutator:
         self.log: list[str] = []
         self.armed, self.fired = False, ""
 
-    def arm(self, at, kind, seed) -> None:
+    def arm(self, at: int, kind: str, seed: int) -> None:
         self.at, self.kind, self.draw = at, kind, random.Random(seed)
         self.log, self.armed, self.fired = [], True, ""
 
     def rest(self) -> None:
         self.armed = False
 
-    def due(self, name) -> bool:
+    def due(self, name: str) -> bool:
         """Whether this reply is the one."""
         if not self.armed:
             return False
@@ -214,11 +227,11 @@ class Mutator:
         self.fired = f"{name} {self.kind}"
         return True
 
-    def tell(self, place) -> None:
+    def tell(self, place: object) -> None:
         """Notes what is changed."""
         self.fired += f" at {place}"
 
-    def text(self, content, is_xml):
+    def text(self, content: bytes, is_xml: bool) -> bytes:
         """The body to send instead of this one."""
         if self.kind == "html":
             return HTML.encode()
@@ -231,7 +244,7 @@ class Mutator:
         return json.dumps(in_json(json.loads(content), self.kind, self.draw, self.tell)).encode()
 
 
-def tap_http(mutator, monkeypatch, named) -> None:
+def tap_http(mutator: Mutator, monkeypatch: pytest.MonkeyPatch, named: Callable[..., str]) -> None:
     """Changes replies as they leave a rehearsal's HTTP server; `named(verb, target, headers,
     payload)` is what a request is called in the log.
     """
@@ -239,8 +252,10 @@ def tap_http(mutator, monkeypatch, named) -> None:
 
     real = Loopback.__init__
 
-    def begin(server, name, store, answer, base="") -> None:
-        def tapped(*request):
+    def begin(
+        server: Any, name: str, store: Any, answer: Callable[..., Any], base: str = ""
+    ) -> None:
+        def tapped(*request: Any) -> Any:
             reply = answer(*request)
             if reply.content is None or not mutator.due(named(*request)):
                 return reply
@@ -251,7 +266,7 @@ def tap_http(mutator, monkeypatch, named) -> None:
     monkeypatch.setattr(Loopback, "__init__", begin)
 
 
-def tap_gcp(mutator, monkeypatch) -> None:
+def tap_gcp(mutator: Mutator, monkeypatch: pytest.MonkeyPatch) -> None:
     tap_http(
         mutator,
         monkeypatch,
@@ -259,8 +274,8 @@ def tap_gcp(mutator, monkeypatch) -> None:
     )
 
 
-def tap_aws(mutator, monkeypatch) -> None:
-    def named(_verb, _target, headers, payload):
+def tap_aws(mutator: Mutator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def named(_verb: Any, _target: Any, headers: Mapping[str, str], payload: bytes) -> str:
         words = payload.decode(errors="replace").split("&")
         action = next((word[7:] for word in words if word.startswith("Action=")), "")
         return action or headers.get("X-Amz-Target", "?")
@@ -268,7 +283,7 @@ def tap_aws(mutator, monkeypatch) -> None:
     tap_http(mutator, monkeypatch, named)
 
 
-def tap_clore(mutator, monkeypatch) -> None:
+def tap_clore(mutator: Mutator, monkeypatch: pytest.MonkeyPatch) -> None:
     from providers.adapters.clore import gate
     from providers.rehearsal.clouds.clore import server
 
@@ -278,7 +293,7 @@ def tap_clore(mutator, monkeypatch) -> None:
     tap_http(mutator, monkeypatch, lambda _verb, target, *_: target.split("?")[0])
 
 
-def tap_modal(mutator, monkeypatch) -> None:
+def tap_modal(mutator: Mutator, monkeypatch: pytest.MonkeyPatch) -> None:
     from grpclib import GRPCError, Status
 
     from providers.rehearsal.clouds.modal import service
@@ -286,13 +301,13 @@ def tap_modal(mutator, monkeypatch) -> None:
     real = service.serve_call
 
     class Stream:
-        def __init__(self, stream, method) -> None:
+        def __init__(self, stream: Any, method: str) -> None:
             self.stream, self.method = stream, method
 
-        def __getattr__(self, name):
+        def __getattr__(self, name: str) -> Any:
             return getattr(self.stream, name)
 
-        async def send_message(self, reply, **more) -> None:
+        async def send_message(self, reply: Any, **more: Any) -> None:
             if mutator.due(self.method):
                 if mutator.kind == "html":
                     raise GRPCError(Status.UNKNOWN, HTML)
@@ -302,7 +317,7 @@ def tap_modal(mutator, monkeypatch) -> None:
                 reply = in_message(reply, mutator.kind, mutator.draw, mutator.tell)
             await self.stream.send_message(reply, **more)
 
-    async def serve(store, method, known, stream) -> None:
+    async def serve(store: Any, method: str, known: Any, stream: Any) -> None:
         await real(store, method, known, Stream(stream, method))
 
     monkeypatch.setattr(service, "serve_call", serve)

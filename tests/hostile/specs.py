@@ -2,19 +2,22 @@
 plain junk. Owns the grammar of a spec for tests.
 """
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from tests.hostile.words import HEADERS, JUNK, NUMBERS, SHELL, TEXTS, YAML
 
+Strategy = st.SearchStrategy[Any]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb someone"
 
 
-def mostly(real, hostile=JUNK):
+def mostly(real: Strategy, hostile: Strategy = JUNK) -> Strategy:
     """Real nineteen times of twenty, so that whole specs are often right but for one place."""
     return st.integers(0, 19).flatmap(lambda chosen: hostile if chosen == 0 else real)
 
 
-def fields(known, extra=JUNK):
+def fields(known: dict[str, Strategy], extra: Strategy = JUNK) -> Strategy:
     """A mapping of some of the known keys, now and then with a strange one."""
     return st.builds(
         lambda real, odd: {**real, **odd},

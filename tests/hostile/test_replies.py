@@ -5,6 +5,9 @@ purchase counted wrong, nothing left behind.
 import asyncio
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +20,7 @@ from providers.home import JOURNAL_FILE
 from providers.model.machine import GONE
 from providers.rehearsal.store import open_store
 from providers.testing.bench import CLUSTER, GENERATION, LATER, OWNER, Bench, environment
+from providers.testing.harness import Harness
 from tests.contract.test_aws import HARNESS as AWS
 from tests.contract.test_clore import HARNESS as CLORE
 from tests.contract.test_gcp import HARNESS as GCP
@@ -39,15 +43,15 @@ class Crash(AssertionError):
 class Watched:
     """An adapter of which every call ends in a result or an error of the tree."""
 
-    def __init__(self, real) -> None:
+    def __init__(self, real: Any) -> None:
         self._real = real
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
         if not callable(found) or name.startswith("_"):
             return found
 
-        def call(*arguments):
+        def call(*arguments: Any) -> Any:
             try:
                 return found(*arguments)
             except GpusError:
@@ -59,6 +63,8 @@ class Watched:
         return call
 
 
+Scenario = Callable[[Bench], None]
+
 crashes: list[str] = []
 mutator = Mutator()
 SEEN: Counter[str] = Counter()
@@ -67,16 +73,16 @@ SEEN: Counter[str] = Counter()
 class Tried:
     """One adapter on a cloud of its own folder, its replies tapped."""
 
-    def __init__(self, harness, folder) -> None:
+    def __init__(self, harness: Harness, folder: Path) -> None:
         self.harness = harness._replace(
             manifest=harness.manifest._replace(
                 connect=lambda *given: Watched(Cloud(harness.manifest.connect(*given)))
             )
         )
         self.folder = folder
-        self.lengths: dict[str, int] = {}
+        self.lengths: dict[Scenario, int] = {}
 
-    def bench(self):
+    def bench(self) -> Bench:
         for file in self.folder.glob(f"{JOURNAL_FILE}*"):
             file.unlink()
         self.store = open_store()
@@ -85,7 +91,7 @@ class Tried:
         mutator.rest()
         return Bench(self.harness, self.store)
 
-    def length(self, scenario):
+    def length(self, scenario: Scenario) -> int:
         """How many replies the scenario has when all goes well."""
         if scenario not in self.lengths:
             bench = self.bench()
@@ -99,7 +105,7 @@ class Tried:
                 bench.close()
         return self.lengths[scenario]
 
-    def run(self, scenario, where, kind, seed) -> None:
+    def run(self, scenario: Scenario, where: float, kind: str, seed: int) -> None:
         length = self.length(scenario)
         bench = self.bench()
         try:
@@ -119,7 +125,7 @@ class Tried:
             bench.close()
 
 
-def tolerated(call, *arguments):
+def tolerated(call: Callable[..., Any], *arguments: Any) -> Any:
     """The result, or the error of the tree that came instead."""
     try:
         return call(*arguments)
@@ -131,7 +137,7 @@ def tolerated(call, *arguments):
         raise Crash(f"{error!r}\n{traceback.format_exc()}") from error
 
 
-def adapters_life(bench) -> None:
+def adapters_life(bench: Bench) -> None:
     """An order, followed, seen, found, relabelled and ended, straight through the adapter."""
     adapter = bench.adapter
     order = bench.order()
@@ -177,7 +183,7 @@ def adapters_life(bench) -> None:
                 break
 
 
-def engines_life(bench) -> None:
+def engines_life(bench: Bench) -> None:
     """A cluster created, read and deleted by the engine."""
     world, wanted = bench.world, bench.spec()
     record = tolerated(bench.run, operations.create(world, wanted, GENERATION))
@@ -198,7 +204,7 @@ def engines_life(bench) -> None:
         alive(bench, 0, "the engine says that all is gone")
 
 
-def alive(bench, count, why) -> None:
+def alive(bench: Bench, count: int, why: str) -> None:
     """So many machines that are not on their way out."""
     found = [
         machine
@@ -211,7 +217,7 @@ def alive(bench, count, why) -> None:
     )
 
 
-def recovered(bench) -> None:
+def recovered(bench: Bench) -> None:
     """With the cloud well again, another process finds whatever was made and ends it: nothing is
     left.
     """
@@ -224,7 +230,9 @@ def recovered(bench) -> None:
 
 
 @pytest.fixture(scope="module", params=sorted(HARNESSES))
-def tried(request, tmp_path_factory):
+def tried(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tried]:
     folder = tmp_path_factory.mktemp(request.param)
     patch = pytest.MonkeyPatch()
     TAPS[request.param](mutator, patch)
@@ -242,14 +250,14 @@ MUTATION = {
 
 @many(250, 6)
 @given(**MUTATION)
-def test_the_adapter_with_a_changed_reply(tried, where, kind, draw) -> None:
+def test_the_adapter_with_a_changed_reply(tried: Tried, where: float, kind: str, draw: int) -> None:
     """Submit, poll, observe, find, relabel and delete over one changed reply."""
     tried.run(adapters_life, where, kind, draw)
 
 
 @many(250, 6)
 @given(**MUTATION)
-def test_the_engine_with_a_changed_reply(tried, where, kind, draw) -> None:
+def test_the_engine_with_a_changed_reply(tried: Tried, where: float, kind: str, draw: int) -> None:
     """Create, read and delete over one changed reply."""
     tried.run(engines_life, where, kind, draw)
 

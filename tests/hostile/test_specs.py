@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +24,9 @@ from providers.adapters.modal import deployment
 from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
 from providers.engine.journal.codec import order_in, order_out
-from providers.errors import CloudError, SpecError
+from providers.errors import CloudError, Problem, SpecError
 from providers.model.machine import Mark, Order
+from providers.model.spec import Cluster
 from providers.planner import render
 from providers.plugin import inputs
 from providers.plugin.properties import Properties, decode, encode
@@ -35,7 +38,7 @@ from tests.present import present
 SEEN: Counter[str] = Counter()
 
 
-def clean(problems) -> None:
+def clean(problems: Iterable[Problem]) -> None:
     """Each problem is one readable line with a path, and holds nothing that a terminal would obey."""
     for problem in problems:
         said = str(problem)
@@ -46,7 +49,7 @@ def clean(problems) -> None:
         assert len(said) < 2_000, len(said)
 
 
-def compiled(spec, name) -> None:
+def compiled(spec: Cluster, name: str) -> None:
     """What would be sent for the first candidate of each provider; and that the journal's form of
     the order is lossless.
     """
@@ -64,9 +67,8 @@ def compiled(spec, name) -> None:
         )
         if first is None:
             continue
-        setup = spec.setup()._replace(
-            options=tuple(dict(spec.setup().options).get(provider, {}).items())
-        )
+        options: dict[str, Any] = dict(spec.setup().options)
+        setup = spec.setup()._replace(options=tuple(options.get(provider, {}).items()))
         names = tuple(f"{name}-0123abcd-{index}" for index in range(first.nodes))
         order = Order(
             Mark("0123456789ab", name, "aaaabbbbcccc", spec.fingerprint()),
@@ -114,7 +116,7 @@ def compiled(spec, name) -> None:
             harmless(script)
 
 
-def harmless(script) -> None:
+def harmless(script: str) -> None:
     """Bash reads the script without running it, and none of its words is a command that came from
     the declaration.
     """
@@ -125,7 +127,7 @@ def harmless(script) -> None:
         executed(script)
 
 
-def executed(script) -> None:
+def executed(script: str) -> None:
     """Really runs the script, every tool of it a stub on an empty PATH, in an empty folder: no
     canary may appear.
     """
@@ -177,9 +179,9 @@ def executed(script) -> None:
             .replace("/var/", f"{work}/var/")
             .replace("/run/", f"{work}/run/")
         )
-        bash = shutil.which("bash")
+        bash = present(shutil.which("bash"))
         subprocess.run(
-            [present(bash), "-c", inner],
+            [bash, "-c", inner],
             check=False,
             cwd=work,
             env={"PATH": str(tools)},
@@ -191,7 +193,7 @@ def executed(script) -> None:
 
 @many(10_000, 400)
 @given(name=NAME, entry=ENTRY)
-def test_a_declaration_is_refused_cleanly_or_planned(name, entry) -> None:
+def test_a_declaration_is_refused_cleanly_or_planned(name: Any, entry: Any) -> None:
     """Whatever stands in a stack file or comes over the engine's wire: problems with paths, or a
     plan; never another exception.
     """
@@ -214,12 +216,12 @@ def test_a_declaration_is_refused_cleanly_or_planned(name, entry) -> None:
     again = inputs.check(Properties(checked.values))
     assert not again.problems, "the canonical form is itself a declaration"
     assert again.values == checked.values
-    compiled(checked.spec, name)
+    compiled(present(checked.spec), name)
 
 
 @many(1_000, 100)
 @given(entry=JUNK, settings=JUNK, world=st.one_of(st.just("rehearsal"), TEXTS))
-def test_everything_around_a_declaration_may_be_junk(entry, settings, world) -> None:
+def test_everything_around_a_declaration_may_be_junk(entry: Any, settings: Any, world: Any) -> None:
     """World, settings and the whole map of clusters are checked before anything else reads them."""
     checked = inputs.check(
         Properties(
@@ -249,7 +251,7 @@ def test_everything_around_a_declaration_may_be_junk(entry, settings, world) -> 
 
 @many(1_000, 100)
 @given(values=st.dictionaries(TEXTS, JUNK, max_size=4))
-def test_the_wire_carries_anything(values) -> None:
+def test_the_wire_carries_anything(values: Any) -> None:
     """What the engine sends is decoded without an exception, and what is sent back is what it was."""
     try:
         struct = encode(values)
@@ -260,7 +262,7 @@ def test_the_wire_carries_anything(values) -> None:
 
 @many(500, 60)
 @given(text=st.one_of(TEXTS, st.sampled_from(SHELL)))
-def test_a_container_name_reaches_no_shell(text) -> None:
+def test_a_container_name_reaches_no_shell(text: str) -> None:
     """Whatever a container is called, were it let through, the start-up script quotes it."""
     script = machine_metadata.start_up_script(text)
     if "\x00" not in text:
@@ -269,7 +271,7 @@ def test_a_container_name_reaches_no_shell(text) -> None:
 
 @many(500, 60)
 @given(text=TEXTS)
-def test_a_gpu_on_the_command_line(text) -> None:
+def test_a_gpu_on_the_command_line(text: str) -> None:
     """The public functions answer any text with a plan or a SpecError."""
     from providers import api
 

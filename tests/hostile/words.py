@@ -2,6 +2,8 @@
 huge and hollow values.
 """
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 SHELL = (
@@ -127,7 +129,7 @@ NUMBERS = st.one_of(
 )
 
 
-def nest(depth, inner=None):
+def nest(depth: int, inner: Any = None) -> Any:
     """A list in a list, so many times."""
     for _ in range(depth):
         inner = [inner]

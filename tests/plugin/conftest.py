@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path: Path) -> Callable[..., Project]:
     for tool in ("pulumi", "pulumi-language-python", "pulumi-resource-gpu"):
         if not (BIN / tool).exists() and shutil.which(tool) is None:
             pytest.fail(
@@ -192,7 +193,7 @@ def project(tmp_path):
     return make
 
 
-def wait_until(what, seconds: float = 120.0) -> None:
+def wait_until(what: Callable[[], object], seconds: float = 120.0) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "it never came to that"

@@ -1,14 +1,17 @@
 """A servicer to call without a gRPC server, and stand-ins for the engine's cluster functions."""
 
 import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Never
+from typing import Any, Never
 
 import pytest
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from providers.engine import operations as engine
+from providers.engine.runtime.world import World
 from providers.plugin import outputs
 from providers.plugin import properties as wire
 from providers.plugin.servicer import Servicer
@@ -27,7 +30,7 @@ ID = "rehearsal/0123456789ab/train/ba9876543210"
 
 
 class Aborted(Exception):
-    def __init__(self, code, details, metadata) -> None:
+    def __init__(self, code: Any, details: str, metadata: Iterable[tuple[str, bytes]]) -> None:
         super().__init__(details)
         self.code, self.details = code, details
         self.init_failed = None
@@ -40,7 +43,9 @@ class Aborted(Exception):
 
 
 class Context:
-    async def abort(self, code, details="", trailing_metadata=()) -> Never:
+    async def abort(
+        self, code: Any, details: str = "", trailing_metadata: Iterable[tuple[str, bytes]] = ()
+    ) -> Never:
         raise Aborted(code, details, trailing_metadata)
 
 
@@ -62,16 +67,16 @@ def new_servicer() -> KeptServicer:
 
 
 @pytest.fixture
-def servicer(tmp_path, monkeypatch):
+def servicer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeptServicer:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     return new_servicer()
 
 
-def struct(values):
+def struct(values: Mapping[str, Any]) -> Struct:
     return wire.encode(values)
 
 
-def call(servicer, method, **fields):
+def call(servicer: Servicer, method: str, **fields: Any) -> Any:
     request = {
         "urn": URN,
         "news": Struct(),
@@ -85,11 +90,11 @@ def call(servicer, method, **fields):
     return asyncio.run(getattr(servicer, method)(SimpleNamespace(**request), Context()))
 
 
-def stand_in(monkeypatch, name, result):
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, result: Any) -> list[tuple[Any, ...]]:
     """Replaces one function of the engine; returns the list of the arguments it was called with."""
     calls = []
 
-    async def function(world, *arguments):
+    async def function(world: World, *arguments: Any) -> Any:
         calls.append((world.name, *arguments))
         if isinstance(result, Exception):
             raise result
@@ -99,11 +104,16 @@ def stand_in(monkeypatch, name, result):
     return calls
 
 
-def state(**more):
+def state(**more: Any) -> Struct:
     return struct(outputs.write(a_record()._replace(**more)))
 
 
-def diffed(servicer, new, outputs_=None, old=None):
+def diffed(
+    servicer: Servicer,
+    new: Mapping[str, Any],
+    outputs_: Struct | None = None,
+    old: Mapping[str, Any] | None = None,
+) -> Any:
     call(servicer, "Check", news=struct(new))
     return call(
         servicer,

@@ -1,9 +1,11 @@
 """Offers and asks for the planner's tests."""
 
 import math
+from typing import Any
 
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
+from providers.planner.plan import Plan
 
 ALL_KINDS = frozenset({"on-demand", "spot", "flex-start", "reservation"})
 ABLE = {
@@ -16,17 +18,17 @@ ABLE = {
 
 
 def offer(
-    provider="gcp",
-    zone="us-central1-a",
-    machine="a3-highgpu-8g",
-    gpu="H100",
-    count=8,
-    capacity="on-demand",
-    usd=88.49,
-    **more,
-):
+    provider: str = "gcp",
+    zone: str = "us-central1-a",
+    machine: str = "a3-highgpu-8g",
+    gpu: str = "H100",
+    count: int = 8,
+    capacity: str = "on-demand",
+    usd: float | None = 88.49,
+    **more: Any,
+) -> Offer:
     region = more.pop("region", zone.rsplit("-", 1)[0])
-    price = usd if usd is None or math.isnan(usd) else int(usd * 1_000_000)
+    price: Any = usd if usd is None or math.isnan(usd) else int(usd * 1_000_000)
     return Offer(
         provider,
         region,
@@ -42,5 +44,5 @@ def offer(
     )
 
 
-def ids(plan):
+def ids(plan: Plan) -> list[str]:
     return [candidate.offer.id for candidate in plan.candidates]

@@ -1,5 +1,7 @@
 """The flags that the user says: each stands on the line once, or is refused."""
 
+from typing import Any
+
 import pytest
 
 from providers.engine import validate
@@ -70,7 +72,7 @@ from tests.unit.flags_rig import LLAMA, said, words
 )
 def test_a_flag_of_the_users_stands_once_and_alone(launcher, args, command, wanted, absent) -> None:
     """In each spelling, among `args` and in the command."""
-    program_too = {
+    program_too: dict[str, Any] = {
         "command": (
             f"{command} train.py".strip()
             if launcher in RUNNERS and "train.py" not in command

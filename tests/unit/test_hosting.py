@@ -17,6 +17,7 @@ from providers.model.workload import Override
 from providers.planner import render
 from providers.rehearsal.clouds.clore.inventory import servers
 from providers.workloads.sizing import disk
+from tests.present import present
 from tests.unit.hosting_rig import LLAMA_70B, planned, refused
 
 DEEPSEEK = {"launcher": "vllm", "model": "deepseek-ai/DeepSeek-V3", "dtype": "fp8"}
@@ -60,8 +61,8 @@ def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now) -> None:
     """
     sized = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], workload=LLAMA_70B)
     plain = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine")
-    first, same = sized.best, plain.best
-    assert first.micro_usd - same.micro_usd == round(230 * 100_000 / 730)
+    first, same = present(sized.best), present(plain.best)
+    assert present(first.micro_usd) - present(same.micro_usd) == round(230 * 100_000 / 730)
     assert (
         "+ 230 GiB pd-balanced $0.0315/h" in first.offer.parts
         and "boot disk" not in first.offer.left_out
@@ -69,8 +70,8 @@ def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now) -> None:
     assert "boot disk" in same.offer.left_out
     declared = planned(market_now, gpu="L4:1", providers=["aws"], kind="machine", disk_gib=500)
     assert (
-        "+ 500 GiB gp3 $0.0548/h" in declared.best.offer.parts
-        and "EBS" not in declared.best.offer.left_out
+        "+ 500 GiB gp3 $0.0548/h" in present(declared.best).offer.parts
+        and "EBS" not in present(declared.best).offer.left_out
     )
 
 
@@ -78,9 +79,11 @@ def test_the_price_cap_holds_with_the_disk(market_now) -> None:
     """A place that costs exactly the cap without its disk is above it with it; the refusal names
     the whole.
     """
-    bare = planned(
-        market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine"
-    ).best.price_usd_per_hour
+    bare = present(
+        present(
+            planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine").best
+        ).price_usd_per_hour
+    )
     plan = planned(
         market_now,
         gpu="A100-80GB:4",

@@ -1,5 +1,8 @@
 """A workload, and a machine whose start-up script really runs."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from providers.model.workload import Task, Workload
@@ -19,7 +22,7 @@ VLLM = Workload(
 
 
 @pytest.fixture
-def machine(tmp_path):
+def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path)
     yield made
     made.end()

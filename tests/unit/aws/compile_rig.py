@@ -1,5 +1,7 @@
 """Orders of EC2 machines, the surroundings they compile in, and botocore's own check of a call."""
 
+from typing import Any
+
 from providers.adapters.aws import machines, region_facts
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
@@ -16,15 +18,15 @@ TOKEN = "11111111-2222-3333-4444-555555555555"
 
 
 def candidate(
-    zone=A,
-    machine_type="p5.48xlarge",
-    capacity="on-demand",
-    micro_usd=55_040_000,
-    region="us-east-1",
-    nodes=1,
-    reservation="",
-    entry=0,
-):
+    zone: str = A,
+    machine_type: str = "p5.48xlarge",
+    capacity: str = "on-demand",
+    micro_usd: int = 55_040_000,
+    region: str = "us-east-1",
+    nodes: int = 1,
+    reservation: str = "",
+    entry: int = 0,
+) -> Candidate:
     gpu, count = machines.gpus_of(machine_type)
     return Candidate(
         1,
@@ -36,7 +38,7 @@ def candidate(
     )
 
 
-def order(*candidates, nodes=1, **setup):
+def order(*candidates: Candidate, nodes: int = 1, **setup: Any) -> Order:
     names = tuple(f"train-{index}" for index in range(nodes))
     return Order(
         Mark("own1", "train", "gen1", "0123456789abcdef"),

@@ -2,13 +2,16 @@
 
 import contextlib
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from providers.adapters.aws import machines
 from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Mark, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
 from providers.rehearsal.clouds import aws
 from providers.rehearsal.clouds.aws import console, places
@@ -21,14 +24,14 @@ SESSION = sealed_session()
 
 
 def candidate(
-    zone=A,
-    machine_type="p5.48xlarge",
-    capacity="on-demand",
-    micro_usd=55_040_000,
-    region="",
-    nodes=1,
-    reservation="",
-):
+    zone: str = A,
+    machine_type: str = "p5.48xlarge",
+    capacity: str = "on-demand",
+    micro_usd: int = 55_040_000,
+    region: str = "",
+    nodes: int = 1,
+    reservation: str = "",
+) -> Candidate:
     gpu, count = machines.gpus_of(machine_type)
     offer = Offer(
         "aws", region or places.region_of(zone), zone, machine_type, gpu, count, capacity, micro_usd
@@ -37,8 +40,14 @@ def candidate(
 
 
 def order(
-    *candidates, nodes=1, generation="gen1", cluster="train", owner="own1", wait_s=900, **setup
-):
+    *candidates: Candidate,
+    nodes: int = 1,
+    generation: str = "gen1",
+    cluster: str = "train",
+    owner: str = "own1",
+    wait_s: int = 900,
+    **setup: Any,
+) -> Order:
     names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
     return Order(
         Mark(owner, cluster, generation, "0123456789abcdef"),
@@ -53,14 +62,16 @@ def order(
 class Rig:
     """A stand-in with its store, the test's clock, and an adapter on it."""
 
-    def __init__(self, path) -> None:
+    def __init__(self, path: Path) -> None:
         self.moment = 1_800_000_000.0
         self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
         self.server = aws.start(self.store)
         self.client = Client(SESSION, self.server.url, read_s=5.0)
         self.ec2 = self.adapter()
 
-    def adapter(self, regions=(REGION, "us-east-2"), client=None):
+    def adapter(
+        self, regions: tuple[str, ...] = (REGION, "us-east-2"), client: Client | None = None
+    ) -> Ec2:
         return Ec2(
             "rehearsal",
             lambda: client or self.client,
@@ -70,10 +81,10 @@ class Rig:
             looks_s=(0.0, 1.0),
         )
 
-    def sleep(self, seconds) -> None:
+    def sleep(self, seconds: float) -> None:
         self.moment += seconds
 
-    def had(self, ticket, polls=30):
+    def had(self, ticket: Ticket, polls: int = 30) -> Ticket:
         """The ticket once it is done."""
         for _ in range(polls):
             if ticket.state == "done":
@@ -82,16 +93,16 @@ class Rig:
             ticket = self.ec2.poll(ticket)
         raise AssertionError(f"still {ticket.state}")
 
-    def got(self, *candidates, **rest):
+    def got(self, *candidates: Candidate, **rest: Any) -> Ticket:
         return self.had(self.ec2.submit(order(*candidates, **rest)))
 
-    def boto(self, operation, region=REGION, **parameters):
+    def boto(self, operation: str, region: str = REGION, **parameters: Any) -> Any:
         return getattr(self.client.service("ec2", region), operation)(**parameters)
 
-    def count(self, method):
+    def count(self, method: str) -> int:
         return len(self.store.requests(f"ec2.{method}"))
 
-    def left(self):
+    def left(self) -> tuple[list[Any], ...]:
         """Everything that the cloud still holds of us: machines, templates, groups."""
         return (
             [machine.name for machine in console.running(self.store)],
@@ -111,13 +122,13 @@ class Rig:
         )
 
     @contextlib.contextmanager
-    def rows(self):
+    def rows(self) -> Iterator[Rows]:
         with self.store.transaction() as db:
             yield Rows(self.store, db, self.store.now())
 
 
 @pytest.fixture
-def rig(tmp_path):
+def rig(tmp_path: Path) -> Iterator[Rig]:
     made = Rig(tmp_path)
     yield made
     made.server.close()

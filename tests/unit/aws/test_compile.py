@@ -183,9 +183,9 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image() -> None:
             "DeviceName": "/dev/xvda",
             "Ebs": {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True},
         } == mapping
-    asked = order(**options(volume_type="io2", volume_iops=4000))
+    faster = order(**options(volume_type="io2", volume_iops=4000))
     assert (
-        present(native.creating_call(asked, AROUND).template)["LaunchTemplateData"][
+        present(native.creating_call(faster, AROUND).template)["LaunchTemplateData"][
             "BlockDeviceMappings"
         ][0]["Ebs"]["Iops"]
         == 4000

@@ -2,6 +2,10 @@
 clock.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from providers.adapters.clore.adapter import CloreAdapter
@@ -9,7 +13,7 @@ from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Mark, Order, Setup, Ticket
 from providers.model.offer import Candidate
 from providers.rehearsal.clouds.clore.access import KEY, Pace
 from providers.rehearsal.clouds.clore.server import start
@@ -25,10 +29,10 @@ class Clock:
         self.at = 1_795_000_000.0
         self.slept: list[float] = []
 
-    def __call__(self):
+    def __call__(self) -> float:
         return self.at
 
-    def sleep(self, seconds) -> None:
+    def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.at += seconds
 
@@ -36,7 +40,9 @@ class Clock:
 class Bench:
     """One stand-in, one adapter, one clock; the pace is the real one."""
 
-    def __init__(self, folder, options=None, key=KEY, not_configured="") -> None:
+    def __init__(
+        self, folder: Path, options: Options | None = None, key: str = KEY, not_configured: str = ""
+    ) -> None:
         self.folder = folder
         self.clock = Clock()
         self.store = Store(folder / "rehearsal.db", clock=self.clock)
@@ -49,7 +55,13 @@ class Bench:
         self.client, self.adapter = self.opened(self.memory, options, key, not_configured)
         self.count = 0
 
-    def opened(self, memory, options=None, key=KEY, not_configured=""):
+    def opened(
+        self,
+        memory: Memory,
+        options: Options | None = None,
+        key: str = KEY,
+        not_configured: str = "",
+    ) -> tuple[Client, CloreAdapter]:
         gate = Gate(self.folder / "pace", LIVE_PACE, self.clock, self.clock.sleep)
         client = Client(key, gate, lambda: self.server.url, trust_environment=False)
         return client, CloreAdapter(
@@ -62,11 +74,11 @@ class Bench:
             not_configured=not_configured,
         )
 
-    def another_machine(self):
+    def another_machine(self) -> CloreAdapter:
         """The same key elsewhere: no memory of what was ordered."""
         return self.opened(Memory(self.folder / "elsewhere.db"))[1]
 
-    def candidate(self, server=71001, capacity="on-demand", **more):
+    def candidate(self, server: int = 71001, capacity: str = "on-demand", **more: Any) -> Candidate:
         offer = next(
             o
             for o in self.adapter.offers()
@@ -75,8 +87,14 @@ class Bench:
         return Candidate(1, 0, offer, 1, "", offer.node_micro_usd)._replace(**more)
 
     def order(
-        self, server=71001, capacity="on-demand", mark=MARK, setup=None, max_micro_usd=None, **more
-    ):
+        self,
+        server: int = 71001,
+        capacity: str = "on-demand",
+        mark: Mark = MARK,
+        setup: Setup | None = None,
+        max_micro_usd: int | None = None,
+        **more: Any,
+    ) -> Order:
         self.count += 1
         setup = setup or Setup(ssh_public_key=SSH)
         return Order(
@@ -89,21 +107,21 @@ class Bench:
             max_micro_usd,
         )
 
-    def up(self, ticket, after_s=10.0):
+    def up(self, ticket: Ticket, after_s: float = 10.0) -> Ticket:
         self.clock.at += after_s
         ticket = self.adapter.poll(ticket)
         assert ticket.state == "done"
         return ticket
 
-    def posts(self):
+    def posts(self) -> list[Any]:
         return list(self.store.requests("create_order"))
 
-    def alive(self):
+    def alive(self) -> list[Any]:
         return [made for made in self.state.orders() if self.state.ends_at(made) is None]
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
     made.client.close()

@@ -1,5 +1,7 @@
 """Orders of Google machines, and the creating call that they compile to."""
 
+from typing import Any
+
 from providers.adapters.gcp import compile as native
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
@@ -18,15 +20,15 @@ TYPES = {
 
 
 def candidate(
-    zone="us-central1-a",
-    machine_type="a3-highgpu-8g",
-    capacity="on-demand",
-    micro_usd=88_490_000,
-    entry=0,
-    nodes=1,
-    region="",
-    reservation="",
-):
+    zone: str = "us-central1-a",
+    machine_type: str = "a3-highgpu-8g",
+    capacity: str = "on-demand",
+    micro_usd: int | None = 88_490_000,
+    entry: int = 0,
+    nodes: int = 1,
+    region: str = "",
+    reservation: str = "",
+) -> Candidate:
     gpu, count, accelerator = TYPES[machine_type]
     region = region or zone.rsplit("-", 1)[0]
     offer = Offer(
@@ -35,7 +37,7 @@ def candidate(
     return Candidate(1, entry, offer, nodes, reservation=reservation, micro_usd=micro_usd)
 
 
-def order(*candidates, wait_s=900, nodes=1, **setup):
+def order(*candidates: Candidate, wait_s: int = 900, nodes: int = 1, **setup: Any) -> Order:
     names = tuple(f"train-{index}" for index in range(nodes))
     return Order(
         MARK,
@@ -47,5 +49,5 @@ def order(*candidates, wait_s=900, nodes=1, **setup):
     )
 
 
-def properties(*candidates, **rest):
+def properties(*candidates: Candidate, **rest: Any) -> Any:
     return native.creating_call(order(*candidates, **rest)).body["instanceProperties"]

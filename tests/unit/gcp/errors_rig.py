@@ -1,19 +1,21 @@
 """Failed operations and refused requests of Compute Engine, made up for the tests."""
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from providers.adapters.gcp.errors import Context
 from providers.model.offer import Candidate, Offer
 
 
 def candidate(
-    zone="us-central1-a",
-    machine_type="a3-highgpu-8g",
-    capacity="spot",
-    accelerator="",
-    gpu="H100",
-    region="us-central1",
-):
+    zone: str = "us-central1-a",
+    machine_type: str = "a3-highgpu-8g",
+    capacity: str = "spot",
+    accelerator: str = "",
+    gpu: str = "H100",
+    region: str = "us-central1",
+) -> Candidate:
     return Candidate(
         1,
         0,
@@ -28,7 +30,12 @@ CREATE = Context("gcp us-central1-a a3-highgpu-8g spot", "my-project", True, TOK
 READ = CREATE._replace(creating=False)
 
 
-def body(reason, status=403, message="words", details=()):
+def body(
+    reason: str,
+    status: int = 403,
+    message: str = "words",
+    details: Sequence[Mapping[str, Any]] = (),
+) -> str:
     error = {
         "code": status,
         "message": message,

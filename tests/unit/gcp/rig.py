@@ -6,12 +6,15 @@ import contextlib
 import http.server
 import threading
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from providers.adapters.gcp.adapter import Gcp
 from providers.adapters.gcp.client import Client
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Handle, Mark, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
 from providers.rehearsal.clouds import gcp as standin
 from providers.rehearsal.store import Store
@@ -28,13 +31,13 @@ A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
 
 
 def candidate(
-    zone=A,
-    machine_type="a3-highgpu-8g",
-    capacity="on-demand",
-    micro_usd=88_490_000,
-    region="",
-    reservation="",
-):
+    zone: str = A,
+    machine_type: str = "a3-highgpu-8g",
+    capacity: str = "on-demand",
+    micro_usd: int = 88_490_000,
+    region: str = "",
+    reservation: str = "",
+) -> Candidate:
     gpu, count, accelerator = TYPES[machine_type]
     offer = Offer(
         "gcp",
@@ -51,8 +54,14 @@ def candidate(
 
 
 def order(
-    *candidates, nodes=1, generation="gen1", cluster="train", owner="own1", wait_s=900, **setup
-):
+    *candidates: Candidate,
+    nodes: int = 1,
+    generation: str = "gen1",
+    cluster: str = "train",
+    owner: str = "own1",
+    wait_s: int = 900,
+    **setup: Any,
+) -> Order:
     names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
     return Order(
         Mark(owner, cluster, generation, "0123456789abcdef"),
@@ -67,22 +76,22 @@ def order(
 class Rig:
     """A stand-in with its store, the test's clock, and an adapter on it."""
 
-    def __init__(self, path) -> None:
+    def __init__(self, path: Path) -> None:
         self.moment = 1_800_000_000.0
         self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
         self.server = standin.start(self.store)
         self.gcp = self.adapter(self.server.url)
 
-    def adapter(self, url):
+    def adapter(self, url: str) -> Gcp:
         from google.auth.credentials import AnonymousCredentials
 
         client = Client("rehearsal", AnonymousCredentials(), f"{url}/compute/v1/", timeout_s=5.0)
         return Gcp("rehearsal", client, sleep=self.sleep, second_look_s=0.1)
 
-    def sleep(self, seconds) -> None:
+    def sleep(self, seconds: float) -> None:
         self.moment += seconds
 
-    def had(self, ticket, polls=60):
+    def had(self, ticket: Ticket, polls: int = 60) -> Ticket:
         """The ticket once it is done."""
         for _ in range(polls):
             ticket = self.gcp.poll(ticket)
@@ -91,18 +100,18 @@ class Rig:
             self.moment += 1
         raise AssertionError(f"still {ticket.state}")
 
-    def got(self, *args, **rest):
+    def got(self, *args: Candidate, **rest: Any) -> Ticket:
         return self.had(self.gcp.submit(order(*args, **rest)))
 
-    def status(self, handle):
+    def status(self, handle: Handle) -> str:
         return self.gcp.observe([handle])[0].status
 
-    def calls(self, method):
+    def calls(self, method: str) -> int:
         return len(self.store.requests(method))
 
 
 @pytest.fixture
-def rig(tmp_path):
+def rig(tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(tmp_path)
     yield rig
     rig.server.close()
@@ -110,7 +119,7 @@ def rig(tmp_path):
 
 
 @contextlib.contextmanager
-def answering(reply):
+def answering(reply: bytes | None) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """A server on loopback that gives one raw reply (bytes; None: closes without a word) and counts
     its requests.
     """
@@ -126,7 +135,7 @@ def answering(reply):
 
         do_GET = do_POST = do_DELETE = handle_any
 
-        def log_message(self, *args) -> None:
+        def log_message(self, *args: Any) -> None:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -142,7 +151,7 @@ def answering(reply):
         thread.join()
 
 
-def raw(status, content, kind="application/json"):
+def raw(status: int, content: str, kind: str = "application/json") -> bytes:
     return (
         f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length:"
         f" {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()

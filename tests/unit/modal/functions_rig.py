@@ -1,11 +1,15 @@
 """Declared jobs and services at Modal, deployed with the real client to the stand-in."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from providers.adapters.modal import deployment
 from providers.engine.market.planning import plan
-from providers.model.machine import Mark, Order
-from providers.model.spec import read_cluster
+from providers.model.machine import Handle, Mark, Order, Ticket
+from providers.model.spec import Cluster, read_cluster
 from providers.rehearsal.clouds.modal.deployed import Deployed
 from tests.unit.modal.cloud import Cloud
 
@@ -14,14 +18,16 @@ SERVICE = {"command": "python serve.py", "port": 8000}
 
 
 @pytest.fixture
-def cloud(tmp_path, monkeypatch):
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     made = Cloud(tmp_path)
     yield made
     made.close()
 
 
-def declared(kind, gpu="L4", section=None, **fields):
+def declared(
+    kind: str, gpu: str | list[str] = "L4", section: dict[str, Any] | None = None, **fields: Any
+) -> Cluster:
     base = JOB if kind == "job" else SERVICE
     return read_cluster(
         "x",
@@ -35,7 +41,9 @@ def declared(kind, gpu="L4", section=None, **fields):
     )
 
 
-def order(spec, token="12345678-0000", adapter=None, wait_s=120):
+def order(
+    spec: Cluster, token: str = "12345678-0000", adapter: Any = None, wait_s: int = 120
+) -> Order:
     candidates = plan(spec.ask(), setup=spec.setup(), use_journal=False).candidates
     size = deployment.group(candidates) if adapter is None else adapter.group(candidates)
     setup = spec.setup()._replace(
@@ -46,7 +54,9 @@ def order(spec, token="12345678-0000", adapter=None, wait_s=120):
     )
 
 
-def running(cloud, spec, token="12345678-0000"):
+def running(
+    cloud: Cloud, spec: Cluster, token: str = "12345678-0000"
+) -> tuple[Any, Ticket, Handle]:
     """(adapter, ticket, handle) of an order that was had."""
     adapter = cloud.adapter()
     ticket = adapter.submit(order(spec, token))
@@ -56,7 +66,7 @@ def running(cloud, spec, token="12345678-0000"):
     return adapter, ticket, ticket.handles[0]
 
 
-def function(cloud):
+def function(cloud: Cloud) -> tuple[Any, Any]:
     """The definition that the real client sent, and the stand-in's row of it."""
     from modal_proto import api_pb2
 

@@ -6,6 +6,7 @@ import pytest
 
 from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, Transient, Unsupported
 from providers.rehearsal.clouds.modal.deployed import Deployed
+from tests.present import present
 from tests.unit.modal.functions_rig import SERVICE, declared, function, order, running
 
 # A job's life
@@ -74,7 +75,7 @@ def test_the_list_is_tried_in_order(cloud) -> None:
     """
     cloud.store.set_stock("modal", "", "", "", 0, gpu="L4")
     adapter, ticket, handle = running(cloud, declared("service", gpu=["L4", "A10"]))
-    assert "A10" == ticket.placed.gpu_type == adapter.observe([handle])[0].gpu_type
+    assert "A10" == present(ticket.placed).gpu_type == adapter.observe([handle])[0].gpu_type
 
 
 @pytest.mark.parametrize("kind", ["job", "service"])

@@ -1,7 +1,9 @@
 """Candidates, orders and jobs of Vertex AI for the tests of its adapter."""
 
+from typing import Any
+
 from providers.adapters.gcp.vertex import MANIFEST
-from providers.adapters.gcp.vertex.options import read
+from providers.adapters.gcp.vertex.options import Options, read
 from providers.engine.setup import start
 from providers.model.machine import Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
@@ -12,14 +14,14 @@ TOKEN = "0e7d2c1a-1111-4222-8333-444455556666"
 
 
 def candidate(
-    machine="a3-highgpu-8g",
-    gpu="H100",
-    count=8,
-    capacity="on-demand",
-    nodes=1,
-    kind="job",
-    region="us-central1",
-):
+    machine: str = "a3-highgpu-8g",
+    gpu: str = "H100",
+    count: int = 8,
+    capacity: str = "on-demand",
+    nodes: int = 1,
+    kind: str = "job",
+    region: str = "us-central1",
+) -> Candidate:
     return Candidate(
         1,
         0,
@@ -29,7 +31,9 @@ def candidate(
     )
 
 
-def order(chosen=None, setup=None, wait_s=600, **fields):
+def order(
+    chosen: Candidate | None = None, setup: Setup | None = None, wait_s: int = 600, **fields: Any
+) -> Order:
     chosen = chosen or candidate()
     names = tuple(f"train-0e7d2c1a-{index}" for index in range(chosen.nodes))
     given = {"image": "a/b:1", "command": ["python", "train.py"], **fields}
@@ -39,7 +43,9 @@ def order(chosen=None, setup=None, wait_s=600, **fields):
     return Order(Mark("o1", "train", "g1", "f1"), TOKEN, (chosen,), names, setup, wait_s)
 
 
-def started(workload, nodes=1, gpu="L4:1", **options_of):
+def started(
+    workload: dict[str, Any], nodes: int = 1, gpu: str = "L4:1", **options_of: Any
+) -> Options:
     spec = read_cluster(
         "t",
         {"kind": "job", "gpu": gpu, "nodes": nodes, "providers": ["vertex"], "workload": workload},

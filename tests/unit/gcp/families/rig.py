@@ -2,9 +2,14 @@
 to order them.
 """
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from providers.adapters.gcp import machines
+from providers.model.machine import Ticket
 from providers.model.offer import Candidate, Offer
 from tests.present import present
 from tests.unit.gcp.rig import Rig, order
@@ -43,7 +48,9 @@ FAMILIES = {
 FUTURE = ("a4x-highgpu-4g", "a4x-maxgpu-4g-metal")
 
 
-def candidate(machine_type, capacity="spot", zone=None, region=""):
+def candidate(
+    machine_type: str, capacity: str = "spot", zone: str | None = None, region: str = ""
+) -> Candidate:
     gpu, count, known, _, _ = FAMILIES[machine_type]
     zone = known if zone is None else zone
     offer = Offer(
@@ -54,7 +61,7 @@ def candidate(machine_type, capacity="spot", zone=None, region=""):
     )
 
 
-def nics(machine_type, zone):
+def nics(machine_type: str, zone: str) -> dict[str, list[dict[str, Any]]]:
     """The fabric of a machine type in a zone, as a user writes it."""
     wanted = present(machines.family(machine_type).nics)
     host = {
@@ -79,33 +86,33 @@ def nics(machine_type, zone):
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path, monkeypatch) -> None:
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
-def rig(tmp_path):
+def rig(tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(tmp_path)
     yield rig
     rig.server.close()
     assert rig.server.faulty == []
 
 
-def api(rig, make) -> None:
+def api(rig: Rig, make: Callable[[Any], Any]) -> None:
     rig.gcp.client.call(make, rig.gcp.context(order()))
     rig.moment += 5
 
 
-def fabric_of(rig, machine_type, zone):
+def fabric_of(rig: Rig, machine_type: str, zone: str) -> tuple[tuple[str, Any], ...]:
     """Makes the networks that the fabric names; the section of options that names them."""
     region, wanted = zone.rsplit("-", 1)[0], present(machines.family(machine_type).nics)
     root = "projects/rehearsal/global/networks"
 
-    def network(**body) -> None:
+    def network(**body: Any) -> None:
         body["autoCreateSubnetworks"] = False
         api(rig, lambda s: s.networks().insert(project="rehearsal", body=body))
 
-    def subnet(name, network, addresses) -> None:
+    def subnet(name: str, network: str, addresses: str) -> None:
         body = {"name": name, "network": f"{root}/{network}", "ipCidrRange": addresses}
         api(rig, lambda s: s.subnetworks().insert(project="rehearsal", region=region, body=body))
 
@@ -122,7 +129,7 @@ def fabric_of(rig, machine_type, zone):
     return (("fabric", {zone: nics(machine_type, zone)}),)
 
 
-def reserve(rig, machine_type, zone, future=False, **more) -> None:
+def reserve(rig: Rig, machine_type: str, zone: str, future: bool = False, **more: Any) -> None:
     """One machine reserved under the name `mine`, by a reservation or by a future one that is due."""
     properties = {"instanceProperties": {"machineType": machine_type}}
     if not future:
@@ -144,7 +151,7 @@ def reserve(rig, machine_type, zone, future=False, **more) -> None:
     api(rig, lambda s: s.futureReservations().insert(project="rehearsal", zone=zone, body=body))
 
 
-def seen(rig, ticket):
+def seen(rig: Rig, ticket: Ticket) -> Any:
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
     return rig.gcp.client.call(
         lambda s: s.instances().get(project=project, zone=zone, instance=name),
