@@ -213,12 +213,12 @@ def _gcp(db: sqlite3.Connection, now: float) -> Iterable[Running]:
         yield Running(
             "gcp", f"{zone}/{name}", "machine", status, *mark, kind, float(created), float(gone)
         )
-    for zone, name, vm, automatic, created, gone in db.execute(
-        "SELECT zone, name, vm, auto_delete, created, gone FROM gcp_disk"
+    for zone, name, vm, automatic, created in db.execute(
+        "SELECT zone, name, vm, auto_delete, created FROM gcp_disk"
     ):
         mark, machine_gone = machines.get(vm, (("", "", ""), FOREVER))
-        # A disk that goes with its machine has no end of its own.
-        ends = min(FOREVER if gone is None else float(gone), machine_gone if automatic else FOREVER)
+        # A disk ends with its machine, or not at all: nothing else deletes one.
+        ends = machine_gone if automatic else FOREVER
         yield Running("gcp", f"{zone}/{name}", "disk", "", *mark, "", float(created), ends)
 
 
