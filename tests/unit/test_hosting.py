@@ -260,7 +260,7 @@ def test_clores_hosts_are_held_against_what_the_program_needs() -> None:
     )
 
 
-class Held(NamedTuple):
+class Running(NamedTuple):
     provider: str = "gcp"
     machine_type: str = "a3-highgpu-8g"
     gpu_type: str = "H100"
@@ -270,22 +270,22 @@ class Held(NamedTuple):
 
 
 @pytest.mark.parametrize(
-    ("model", "held", "why"),
+    ("model", "record", "why"),
     [
-        ("meta-llama/Llama-3.1-8B", Held(), ""),
+        ("meta-llama/Llama-3.1-8B", Running(), ""),
         (
             "meta-llama/Llama-3.1-70B",
-            Held(),
+            Running(),
             "its disk has 100 GiB, it takes 191 GiB (weights 131.4",
         ),
-        ("meta-llama/Llama-3.1-70B", Held(applied=(("disk_gib", "230"),)), ""),
+        ("meta-llama/Llama-3.1-70B", Running(applied=(("disk_gib", "230"),)), ""),
         (
             "meta-llama/Llama-3.1-405B",
-            Held(applied=(("disk_gib", "2000"),)),
+            Running(applied=(("disk_gib", "2000"),)),
             "H100:8 does not hold it: ",
         ),
-        ("foo/unknown", Held(), ""),
-        ("meta-llama/Llama-3.1-70B", Held(provider="modal", machine_type="container-8"), ""),
+        ("foo/unknown", Running(), ""),
+        ("meta-llama/Llama-3.1-70B", Running(provider="modal", machine_type="container-8"), ""),
     ],
 )
 def test_a_running_machine_that_another_model_outgrows_is_told(model, record, why) -> None:
