@@ -43,8 +43,13 @@ another one than the environment's.
 """
 
 
-SERVERS = (("docker.io", "dockerd"), ("busybox-static", "busybox"), ("openssh-server", "sshd"))
-"""Debian's packages of the real servers that tests start, and a program of each."""
+SERVERS = (
+    ("docker.io", "dockerd"),
+    ("busybox-static", "busybox"),
+    ("openssh-server", "sshd"),
+    ("rsync", "rsync"),
+)
+"""Debian's packages of the real servers and tools that tests start, and a program of each."""
 
 
 class SetupError(Exception):

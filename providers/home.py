@@ -14,6 +14,7 @@ _ROOM = 64 * 1024
 """Bytes that SQLite needs to open a file beside which it keeps its log."""
 JOURNAL_FILE = "journal.db"
 REHEARSAL_FILE = "rehearsal.db"
+SSH_CONFIG_FILE = "ssh.config"
 
 
 def home(*, writable: bool = True) -> Path:

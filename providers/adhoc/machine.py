@@ -90,6 +90,11 @@ class AsyncMachine:
         return self._barred
 
     @property
+    def probe(self) -> Probe | None:
+        """What leads into its machines from here; None where nothing does."""
+        return self._probe
+
+    @property
     def world(self) -> str:
         """`rehearsal` or `live`."""
         return self.record.world

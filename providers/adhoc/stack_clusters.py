@@ -26,7 +26,7 @@ from providers.model.machine import ENDED, FAILED
 from providers.model.money import usd
 from providers.model.workload import ROOT
 from providers.model.worlds import REHEARSAL, WORLDS
-from providers.rehearsal.node import LABEL
+from providers.rehearsal.node import LABEL, StandInProbe
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
@@ -249,11 +249,21 @@ async def opened(name: str, world: str | None = None, stack: str = "") -> AsyncM
     Raises GpusError when the journal knows none, or several, of that name, and when what it knows
     is gone.
     """
-    one = _only(known(world, stack, name), name, world, stack)
+    return await reached(_only(known(world, stack, name), name, world, stack))
+
+
+async def reached(one: Declared, *, look: bool = True) -> AsyncMachine:
+    """A declared cluster as its cloud sees it now; without `look`, as the journal has it.
+
+    Raises CloudError where the cloud cannot be asked, GpusError when what the journal knows is
+    gone.
+    """
     # Its account stands in its record; other settings are not needed to reach it.
     there_is = open_world(one.record.world)
     try:
-        return await _looked_at(there_is, one)
+        if look:
+            return await _looked_at(there_is, one)
+        return _in_hand(there_is, one, one.record)
     except BaseException:
         there_is.close()
         raise
@@ -314,6 +324,18 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
             f"{one.record.cluster}: wanted its machines, found that they are gone; pulumi up -s"
             f" {one.stack} places it anew"
         )
+    machine = _in_hand(world, one, record)
+    way = machine.probe
+    if isinstance(way, StandInProbe) and not all(
+        (way.line(node).folder / "bin").is_dir() for node in record.machines
+    ):
+        # Nobody has looked into it before: a look furnishes its stand-ins.
+        for node in record.machines:
+            await way(node, record)
+    return machine
+
+
+def _in_hand(world: World, one: Declared, record: ClusterRecord) -> AsyncMachine:
     told = (
         f"{one.told()} and its machine is {record.status}"
         if one.is_over
@@ -326,13 +348,6 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
 
     if isinstance(way, str):
         return AsyncMachine(world, record, None, ends, stack=one.stack, barred=way)
-    if world.name == REHEARSAL and not all(
-        (way.line(node).folder / "bin").is_dir()  # type: ignore[union-attr]
-        for node in record.machines
-    ):
-        # Nobody has looked into it before: a look furnishes its stand-ins.
-        for node in record.machines:
-            await way(node, record)
     return AsyncMachine(world, record, way, ends, stack=one.stack)
 
 

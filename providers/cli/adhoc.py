@@ -169,7 +169,7 @@ def cp(options: argparse.Namespace) -> int:
             ]
         )
     if target is not None:
-        machine = _one(target[0], options)
+        machine = one(target[0], options)
         print(f"{target[0]}:{machine.put(options.source, target[1] or None, node=options.node)}")
     elif source is not None:
         past = _over(source[0], options)
@@ -183,7 +183,7 @@ def cp(options: argparse.Namespace) -> int:
 
 def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
     size, count = _limits(options)
-    machine = _one(source[0], options)
+    machine = one(source[0], options)
     # A job's machine that has powered itself off is still there, and nobody can log in; what is
     # kept does not depend on when it does that.
     past = stack_clusters.concluded(source[0], options.world, options.stack or "")
@@ -211,7 +211,7 @@ def _limits(options: argparse.Namespace) -> tuple[int | None, int | None]:
 
 def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Logs in, or runs a command there; its exit code. Carries ports meanwhile."""
-    machine = _one(options.name, options)
+    machine = one(options.name, options)
     line = machine.inner.line(options.node)
     if line.stand_in:
         print(
@@ -241,7 +241,7 @@ def doctor(options: argparse.Namespace) -> int:
         )
         found = looks.judge(done.stdout)
     else:
-        machine = _one(options.name, options)
+        machine = one(options.name, options)
         line = machine.inner.line(options.node)
         if line.stand_in:
             print(
@@ -288,7 +288,7 @@ def logs(options: argparse.Namespace) -> int:
     found = (
         ended.log(past, options.node)
         if past is not None
-        else portal().run(stack_clusters.log(_one(options.name, options).inner, options.node))
+        else portal().run(stack_clusters.log(one(options.name, options).inner, options.node))
     )
     text = found.strip("\r\n")
     if not text:
@@ -341,7 +341,7 @@ def _interrupted(number: int, _frame: Any) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
-def _one(name: str, options: argparse.Namespace) -> Machine:
+def one(name: str, options: argparse.Namespace) -> Machine:
     """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone.
     Raises GpusError for none, and for several.
     """

@@ -1,4 +1,6 @@
-"""The arguments of the ad hoc commands: run, cp, ssh, logs, wait, doctor, ps, release."""
+"""The arguments of the ad hoc commands: run, cp, ssh, ssh-config, logs, wait, doctor, ps,
+release.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Runs one ad hoc command; `command` are the words after `--`."""
     from providers.cli import adhoc as commands
-    from providers.cli import ps
+    from providers.cli import ps, ssh_config
 
     gc.enable()  # these may take hours
     if options.command == "run" and options.stack:
@@ -27,6 +29,7 @@ def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
         "cp": commands.cp,
         "logs": commands.logs,
         "ps": ps.ps,
+        "ssh-config": ssh_config.ssh_config,
         "release": commands.release,
         "wait": commands.wait,
     }
@@ -35,7 +38,7 @@ def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def add_adhoc(commands: Any) -> None:
-    """`run`, `cp`, `ssh`, `logs`, `ps` and `release`: see `providers.cli.adhoc`."""
+    """`run`, `cp`, `ssh`, `ssh-config`, `logs`, `ps` and `release`: see `providers.cli.adhoc`."""
 
     def command(name: str, text: str, usage: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(
@@ -124,6 +127,17 @@ def add_adhoc(commands: Any) -> None:
         metavar="[LOCAL:]PORT",
         help="forward this port of it to here; may be repeated",
     )
+    hosts = command(
+        "ssh-config",
+        "what runs, as entries of OpenSSH's configuration",
+        "ssh-config [NAME ... | -s STACK] | gpus ssh-config --write",
+    )
+    hosts.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
+    hosts.add_argument(
+        "--write",
+        action="store_true",
+        help="put all of them into a file that ~/.ssh/config includes, instead of printing them",
+    )
     logs = command(
         "logs", "what a machine wrote while it started", "logs NAME [-s STACK] [--lines N]"
     )
@@ -154,7 +168,7 @@ def add_adhoc(commands: Any) -> None:
         "ps", "what runs, ad hoc and by stacks, whose it is, at what price", "ps [-s STACK]"
     )
     listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
-    for parser in (copy, login, logs, wait, doctor, listed):
+    for parser in (copy, login, hosts, logs, wait, doctor, listed):
         parser.add_argument(
             "-s",
             "--stack",

@@ -114,7 +114,19 @@ class Ssh(NamedTuple):
         )
         return LocalCommand(self._client(*options))
 
-    def _client(self, *more: str) -> tuple[str, ...]:
+    def entry(self, name: str) -> str:
+        """The `Host` block of OpenSSH's configuration by which `ssh NAME` is this line."""
+        lines = {
+            "HostName": self.host,
+            "Port": str(self.port),
+            "User": self.user,
+            "IdentityFile": _quoted(self.key),
+            **self._options(),
+        }
+        return "\n".join([f"Host {name}", *(f"  {key} {value}" for key, value in lines.items())])
+
+    def _options(self) -> dict[str, str]:
+        """What every client is told, wherever it is started from."""
         options = {
             "StrictHostKeyChecking": "yes" if self.pinned else "accept-new",
             "UserKnownHostsFile": _quoted(self.known_hosts),
@@ -133,9 +145,12 @@ class Ssh(NamedTuple):
             "ServerAliveCountMax": "4",
             "LogLevel": "ERROR",
         }
-        if not self.agent:
-            options["IdentityAgent"] = "none"
-        settings = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
+        return options if self.agent else {**options, "IdentityAgent": "none"}
+
+    def _client(self, *more: str) -> tuple[str, ...]:
+        settings = [
+            part for name, value in self._options().items() for part in ("-o", f"{name}={value}")
+        ]
         identity = ("-i", str(self.key), "-p", str(self.port))
         return (
             program("ssh"),
