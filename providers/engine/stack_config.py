@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-_LEVELS_MAX = 50
-
 
 def keys(config: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with a stack's own keys, as they stand in its file, and with a secret that
@@ -87,7 +85,7 @@ def clusters(value: object) -> dict[str, Any]:
     """The map of clusters by name. Raises SpecError for anything else. Pure."""
     from providers.model import foreign
 
-    if foreign.too_deep(value, _LEVELS_MAX):
+    if foreign.too_deep(value):
         raise too_deep()
     if isinstance(value, dict) and value:
         return value
@@ -98,8 +96,9 @@ def clusters(value: object) -> dict[str, Any]:
 
 def too_deep() -> SpecError:
     """What to raise for clusters in too many levels of lists and mappings."""
-    wanted = f"at most {_LEVELS_MAX} levels of lists and mappings"
-    return SpecError([Problem("gpus:clusters", wanted, "more")])
+    from providers.model import foreign
+
+    return SpecError([Problem("gpus:clusters", foreign.LEVELS, "more")])
 
 
 def kind(value: object) -> str:

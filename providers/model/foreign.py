@@ -8,6 +8,7 @@ constant in time whatever was sent.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ _LENGTH_MAX = 40
 """Characters. Longer than any number that means something."""
 _DIGITS_MAX = 30
 """Decimal places before or after the point."""
+LEVELS_MAX = 50
+LEVELS = f"at most {LEVELS_MAX} levels of lists and mappings"
+"""How that is said to users."""
 
 
 class Bounds(NamedTuple):
@@ -97,17 +101,17 @@ def loads(text: str | bytes) -> Any:
         raise TooDeepError("nested too deep") from None
 
 
-def too_deep(value: object, most: int) -> bool:
-    """Whether lists and mappings stand inside each other more than `most` times.
+def too_deep(value: object) -> bool:
+    """Whether lists and mappings stand inside each other more than `LEVELS_MAX` times.
     Without recursion.
     """
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(LEVELS_MAX + 1):
         level = [
             inner
             for each in level
-            if isinstance(each, (list, dict))
-            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(each, (list, tuple, Mapping))
+            for inner in (each.values() if isinstance(each, Mapping) else each)
         ]
         if not level:
             return False

@@ -16,7 +16,7 @@ from pydantic import ConfigDict
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
-from providers.model import duration
+from providers.model import duration, foreign
 from providers.model.ask import Ask, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
@@ -124,6 +124,8 @@ def read_cluster(name: str, raw: object) -> Cluster:
         raw = {"gpu": raw}
     if not isinstance(raw, Mapping):
         raise SpecError([Problem("", 'a mapping such as {gpu: "H100:8"}', type(raw).__name__)])
+    if foreign.too_deep(raw):
+        raise SpecError([Problem("", foreign.LEVELS, "more")])
     named = (
         [Problem("name", "the name to stand as the key only", repr(raw["name"]), "remove it")]
         if "name" in raw and raw["name"] != name

@@ -69,7 +69,7 @@ def test_nothing_that_is_run_on_a_copy_touches_the_machine(project, way, cloud):
     declare(made, "copy", cloud, gpu)
     made.run("refresh", "-s", "copy", "--yes", "--skip-preview")
     made.run("preview", "-s", "copy")
-    declare(made, "copy", cloud, "A100-80GB:1")
+    declare(made, "copy", cloud, "A10G:1" if cloud == "aws" else "A100-80GB:1")
     refused(made, "up")
     assert set(before) <= set(names(made))
     urns = made.run("stack", "export", "-s", "copy")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from providers.errors import SpecError
-from providers.model import duration
+from providers.model import duration, foreign
 from providers.model.ask import Capacity, gpu_text
 from providers.model.money import micro_usd, per_hour, usd
 from providers.model.spec import Cluster, Fallback, Gpu, asked_names, read_cluster
@@ -436,3 +436,12 @@ def test_every_bad_port_is_told() -> None:
 def test_a_key_that_python_reserves_is_an_unknown_one() -> None:
     """`self` is no field, and nothing breaks."""
     assert problems({"gpu": "H100:8", "self": 1})["self"].wanted == "a known property"
+
+
+def test_levels_beyond_any_use_are_one_clear_refusal() -> None:
+    """Also in what a provider reads by itself: nothing that follows it deeper has to."""
+    deep: object = "x"
+    for _ in range(foreign.LEVELS_MAX):
+        deep = [deep]
+    told = problems({"gpu": "L4:1", "options": {"clore": {"include_servers": deep}}})
+    assert told[""].wanted == "at most 50 levels of lists and mappings"

@@ -333,15 +333,20 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
     # What runs
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
-        """See the protocol. Calls: my_orders, once more if one is not there, spot_marketplace for
-        each bid that is not up.
+        """See the protocol. Calls: my_orders, up to twice more if one is not there,
+        spot_marketplace for each bid that is not up.
+
+        An order that is neither active nor completed is looked for among the active ones again:
+        one reply that left it out does not make it gone.
         """
         numbers = [nodes.order_of(handle) for handle in handles]
-        rows = {orders.order_id(row): row for row in self.client.my_orders()}
-        if any(number not in rows for number in numbers):
+        rows: dict[int, Mapping[str, object]] = {}
+        for completed in (False, True, False):
+            if all(number in rows for number in numbers):
+                break
             rows = {
-                orders.order_id(row): orders.from_completed(row)
-                for row in self.client.my_orders(completed=True)
+                orders.order_id(row): orders.from_completed(row) if completed else row
+                for row in self.client.my_orders(completed=completed)
             } | rows
         rentals, _ = self._memory.readable()
         return [

@@ -64,6 +64,20 @@ def test_a_row_of_the_completed_list_ended_unless_it_says_otherwise() -> None:
     assert not orders.has_ended(orders.from_completed({"id": 1, "expired": False}))
 
 
+def test_an_order_left_out_of_one_reply_is_not_gone(bench, monkeypatch) -> None:
+    """Neither active nor completed, it is looked for among the active ones again."""
+    ticket = bench.up(bench.adapter.submit(bench.order()))
+    whole, asked = bench.adapter.client.my_orders, []
+
+    def once_empty(*, completed: bool = False):
+        asked.append(completed)
+        return [] if len(asked) == 1 else whole(completed=completed)
+
+    monkeypatch.setattr(bench.adapter.client, "my_orders", once_empty)
+    assert bench.adapter.observe(ticket.handles)[0].status == RUNNING
+    assert asked == [False, True, False]
+
+
 def test_jupyter_needs_its_token_from_the_environment(bench, tmp_path) -> None:
     """Without one it is refused; with one the web port is mapped, its address is told, and the
     token is in no record.
