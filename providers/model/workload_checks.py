@@ -205,13 +205,15 @@ def _launched(task: Program, kind: str, faults: _Faults) -> None:
 def _command(task: Program, faults: _Faults) -> None:
     if task.command and not task.command.strip():
         faults.add("command", "a command", task.command)
-    if not _one_line(task.command):
+    if task.launcher and not _one_line(task.command):
         faults.add(
             "command",
-            "one line",
+            f"one line: what {task.launcher} starts",
             task.command,
             "put several lines into a script and send it with files",
         )
+    elif any(each in task.command for each in "\r\x00"):
+        faults.add("command", "lines without NUL and carriage return", task.command)
 
 
 def _environment(task: Program, faults: _Faults) -> None:

@@ -48,6 +48,21 @@ def test_a_failed_job_tells_its_code_and_a_failed_set_up_its_own(machine) -> Non
     assert not (machine.folder / "never").exists()
 
 
+def test_a_command_of_several_lines_ends_at_the_first_that_fails(machine) -> None:
+    """They are one program for the shell; what a checkpoint adds is added to the last line."""
+    kept = Checkpoint(str(machine.folder / "kept"), "volume:kept")
+    (machine.folder / "kept").mkdir()
+    (machine.folder / "kept" / "step").touch()
+    text = "cd /\nfor each in a b; do\n  echo $each\ndone\necho at $PWD"
+    tasks = (Task(command=text),)
+    made = program(Workload(tasks, checkpoint=kept, resume="--resume"), "job", "H100", 1)
+    assert machine.run(script(made)) == 0
+    assert "a\nb\nat / --resume\n" in machine.log
+    failing = Workload((Task(command="false\ntouch $HOME/never"),))
+    assert machine.run(script(program(failing, "job", "H100", 1))) == 1
+    assert not (machine.folder / "never").exists()
+
+
 def test_nothing_of_the_users_is_expanded_by_the_script(machine) -> None:
     """Environment, commands and files with quotes, dollars and backticks arrive as they are; only
     the command's own shell expands the command.

@@ -24,7 +24,7 @@ from tests.unit.workload_rig import VLLM
         ({"launcher": "torchrun"}, "job", "workload.command", "what torchrun starts"),
         ({"command": "serve"}, "service", "workload.port", "the port that the service listens at"),
         ({"launcher": "vlm", "model": "x"}, "service", "workload.launcher", "torchrun"),
-        ({"command": "a\nb"}, "job", "workload.command", "one line"),
+        ({"launcher": "torchrun", "command": "a\nb"}, "job", "workload.command", "one line"),
         ({"command": "a", "env": {"A B": "1"}}, "job", "workload.env", "names of letters"),
         (
             {"command": "a", "resume": "--resume"},

@@ -197,7 +197,8 @@ def _process(
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, task.gpus))
     made = recipe(task)
     if made is None:
-        return Process(task.name, task.command, tuple(sorted(env.items())), task.port, task.health)
+        line = f"set -e\n{task.command}" if "\n" in task.command else task.command
+        return Process(task.name, line, tuple(sorted(env.items())), task.port, task.health)
     if made.port:
         model = known(task.model)
         # A server left to itself takes all the context that its model knows, which the plan did not
