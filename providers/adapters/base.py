@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from providers.model.host import Host
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
+    from providers.model.placement import Placement
     from providers.model.workload import Program
     from providers.model.worlds import RehearsedCloud
 
@@ -266,16 +267,6 @@ def scrubbed(text: str, secrets: Iterable[Pattern[str]], most: int) -> str:
     for pattern in secrets:
         text = pattern.sub("(secret)", text)
     return shortened(" ".join(text.split()), most)
-
-
-class Placement(Protocol):
-    """What a machine is and where: a candidate, or what is held."""
-
-    @property
-    def machine_type(self) -> str: ...
-
-    @property
-    def nodes(self) -> int: ...
 
 
 class Credentials(NamedTuple):

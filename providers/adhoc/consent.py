@@ -58,8 +58,8 @@ def most(plan: Plan, ttl_s: float | None) -> str:
     best, worst = plan.best, plan.worst_micro_usd
     assert best is not None
     first = (
-        f"{best.provider} {best.zone or best.region} {best.gpu_type}:{best.gpu_count}"
-        f" {best.capacity} at {per_hour(best.micro_usd)} first"
+        f"{best.provider} {best.placement.where} {best.placement.gpu} {best.capacity}"
+        f" at {per_hour(best.micro_usd)} first"
     )
     limits = [ttl_s if entry.ttl_s is None else entry.ttl_s for entry in plan.ask.entries]
     endless = sorted(

@@ -37,9 +37,10 @@ def log(one: Declared, number: int) -> str:
     text = kept(one.record, number)
     if text is not None:
         return text
-    if not 0 <= number < one.record.nodes:
+    nodes = one.record.placement.nodes
+    if not 0 <= number < nodes:
         raise GpusError(
-            f"{one.record.cluster}: wanted the number of one of its {one.record.nodes} machines,"
+            f"{one.record.cluster}: wanted the number of one of its {nodes} machines,"
             f" from 0, found {number}"
         )
     if one.record.kind == "job":

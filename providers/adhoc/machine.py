@@ -75,7 +75,7 @@ class AsyncMachine:
 
     def __repr__(self) -> str:
         return (
-            f"<{self.name}: {self.where} {self.gpu} {self.record.capacity} {self.status}"
+            f"<{self.name}: {self.where} {self.gpu} {self.record.placement.capacity} {self.status}"
             f" ({self.world})>"
         )
 
@@ -112,17 +112,18 @@ class AsyncMachine:
     @property
     def where(self) -> str:
         """`gcp us-central1-a`."""
-        return f"{self.record.provider} {self.record.zone or self.record.region}".strip()
+        return f"{self.record.provider} {self.record.placement.where}".strip()
 
     @property
     def gpu(self) -> str:
         """`H100:8`, per machine."""
-        return f"{self.record.gpu_type}:{self.record.gpu_count}" if self.record.gpu_type else ""
+        return self.record.placement.gpu if self.record.placement.gpu_type else ""
 
     @property
     def price_usd_per_hour(self) -> float | None:
         """All machines together, at launch; None when no source had a price."""
-        return None if self.record.micro_usd is None else usd(self.record.micro_usd)
+        micro_usd = self.record.price.micro_usd
+        return None if micro_usd is None else usd(micro_usd)
 
     @property
     def ssh(self) -> str:
@@ -291,11 +292,12 @@ class AsyncMachine:
         said = f"; it ran {seconds / 60:.0f} min"
         if self.world == REHEARSAL:
             return f"{said}, a rehearsal costs nothing"
-        if self.record.micro_usd is None:
+        price = self.record.price
+        if price.micro_usd is None:
             return f"{said}, at a price that is not known"
         return (
-            f"{said}, about ${self.record.micro_usd / 1e6 * hours:,.2f} at"
-            f" {per_hour(self.record.micro_usd)} ({self.record.price_as_of or 'no date'})"
+            f"{said}, about ${price.micro_usd / 1e6 * hours:,.2f} at"
+            f" {per_hour(price.micro_usd)} ({price.as_of or 'no date'})"
         )
 
     def _node(self, number: int) -> Node:
@@ -388,11 +390,11 @@ def described(machine: AsyncMachine) -> str:
     """What was launched, in a line:
     `bench: gcp us-central1-a H100:1 spot $3.10/h, ends by itself ...`.
     """
-    record = machine.record
-    nodes = f"{record.nodes} x " if record.nodes > 1 else ""
+    place, micro_usd = machine.record.placement, machine.record.price.micro_usd
     label = f" [{LABEL}: no GPU, no cost]" if isinstance(machine._probe, StandInProbe) else ""  # noqa: SLF001 - the same module
-    price = per_hour(record.micro_usd) if record.micro_usd is not None else "at an unknown price"
-    return f"{machine.name}: {machine.where} {nodes}{machine.gpu} {record.capacity} {price}{label}"
+    price = per_hour(micro_usd) if micro_usd is not None else "at an unknown price"
+    gpus = f"{place.times}{machine.gpu}"
+    return f"{machine.name}: {machine.where} {gpus} {place.capacity} {price}{label}"
 
 
 async def _answers(port: int) -> bool:

@@ -24,6 +24,7 @@ from providers.engine.termination.settle import bill
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
 from providers.model.machine import ENDED, Handle, Node
+from providers.model.placement import Placement
 
 if TYPE_CHECKING:
     import os
@@ -342,25 +343,17 @@ def _loose(world: World, owner: str, name: str, generation: str, part: _Part) ->
         generation,
         "",
         UNSETTLED,
+        Placement(nodes=1),
         handles=part.handles,
         machines=part.nodes,
-    )
-    record = record._replace(
         reasons=("left by a run that was cut short, or still being bought",),
-        nodes=max(1, len(part.nodes)),
     )
     if not part.nodes:
         return record
     first = part.nodes[0]
     return record._replace(
         status=first.status,
-        provider=first.handle.provider,
-        region=first.region,
-        zone=first.zone,
-        machine_type=first.machine_type,
-        gpu_type=first.gpu_type,
-        gpu_count=first.gpu_count,
-        capacity=first.capacity,
+        placement=first.placement._replace(nodes=len(part.nodes)),
         launched_at=first.created_at,
     )
 

@@ -72,7 +72,7 @@ class Declared(NamedTuple):
         """Micro US dollars an hour while it runs; None for what has ended, and where no source had
         a price.
         """
-        return None if self.is_over and not self.runs_on else self.record.micro_usd
+        return None if self.is_over and not self.runs_on else self.record.price.micro_usd
 
     def told(self) -> str:
         """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl`."""
@@ -93,27 +93,9 @@ class Declared(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""
         record = self.record
-        out = {
-            name: getattr(record, name)
-            for name in (
-                "world",
-                "status",
-                "provider",
-                "region",
-                "zone",
-                "machine_type",
-                "gpu_type",
-                "gpu_count",
-            )
-        }
+        where = record.placement._asdict()
+        del where["reservation"]
         price = None if (micro_usd := self.per_hour()) is None else usd(micro_usd)
-        more = {
-            "nodes": record.nodes,
-            "capacity": record.capacity,
-            "price_usd_per_hour": price,
-            "process": None,
-            "reasons": list(record.reasons),
-        }
         moments = {
             "launched_at": record.launched_at or None,
             "ends_at": None if self.is_over else record.ends_at or None,
@@ -124,8 +106,12 @@ class Declared(NamedTuple):
             "name": record.cluster,
             "stack": self.stack,
             "project": self.project,
-            **out,
-            **more,
+            "world": record.world,
+            "status": record.status,
+            **where,
+            "price_usd_per_hour": price,
+            "process": None,
+            "reasons": list(record.reasons),
             **moments,
         }
 

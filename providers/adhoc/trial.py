@@ -351,7 +351,7 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
     from providers.workloads.launch.start_script import script
 
     record = machine.record
-    made = program(overlay, record.gpu_type, record.gpu_count)
+    made = program(overlay, record.placement.gpu_type, record.placement.gpu_count)
     manifest = machine.inner.opened.manifests.get(record.provider)
     inside = manifest is not None and manifest.programs.runs is not None
     text = script(made, inside=inside)

@@ -250,7 +250,8 @@ def doctor(options: argparse.Namespace) -> int:
             )
         script = looks.script(stand_in=line.stand_in)
         _, output, _ = portal().run(finished(line.command(f"exec sh -c {shlex.quote(script)}")))
-        found = looks.judge(output, machine.inner.record.gpu_count, stand_in=line.stand_in)
+        gpus = machine.inner.record.placement.gpu_count
+        found = looks.judge(output, gpus, stand_in=line.stand_in)
     print(looks.text(found))
     return NOTHING if any(each.state == looks.BAD for each in found) else OK
 

@@ -43,25 +43,22 @@ def ps(options: argparse.Namespace) -> int:
     if stacks:
         rows = [("name", "stack", "world", "status", "where", "GPU", "capacity", "$/h", "ends")]
         for each in stacks:
-            record = each.record
-            nodes = f"{record.nodes} x " if record.nodes > 1 else ""
-            where = f"{record.provider} {record.zone or record.region}".strip()
+            record, place = each.record, each.record.placement
             price = (
                 ""
                 if (micro_usd := each.per_hour()) is None
                 else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
             )
             ends = _ends(each)
-            gpu = f"{nodes}{record.gpu_type}:{record.gpu_count}"
             rows.append(
                 (
                     record.cluster,
                     each.stack,
                     record.world,
                     record.status,
-                    where,
-                    gpu,
-                    record.capacity,
+                    f"{place.provider} {place.where}".strip(),
+                    f"{place.times}{place.gpu}",
+                    place.capacity,
                     price,
                     ends,
                 )
@@ -81,11 +78,10 @@ def ps(options: argparse.Namespace) -> int:
         record = machine.record
         price = (
             ""
-            if record.micro_usd is None
-            else per_hour(record.micro_usd).removeprefix("$").removesuffix("/h")
+            if record.price.micro_usd is None
+            else per_hour(record.price.micro_usd).removeprefix("$").removesuffix("/h")
         )
         who = f"process {machine.process}" if machine.process else "nobody"
-        nodes = f"{record.nodes} x " if record.nodes > 1 else ""
         # Without a moment it is of a purchase that was cut short: whether anything ends it is not
         # known here.
         ends = (
@@ -101,8 +97,8 @@ def ps(options: argparse.Namespace) -> int:
                 machine.world,
                 machine.status,
                 machine.where,
-                f"{nodes}{machine.gpu}",
-                record.capacity,
+                f"{record.placement.times}{machine.gpu}",
+                record.placement.capacity,
                 price,
                 who,
                 ends,
@@ -148,19 +144,14 @@ def _ends(one: stack_clusters.Declared) -> str:
 
 def _record(machine: Machine) -> dict[str, Any]:
     record = machine.record
+    where = record.placement._asdict()
+    del where["reservation"]
     return {
         "name": machine.name,
         "stack": None,
         "world": machine.world,
         "status": machine.status,
-        "provider": record.provider,
-        "region": record.region,
-        "zone": record.zone,
-        "machine_type": record.machine_type,
-        "gpu_type": record.gpu_type,
-        "gpu_count": record.gpu_count,
-        "nodes": record.nodes,
-        "capacity": record.capacity,
+        **where,
         "price_usd_per_hour": machine.price_usd_per_hour,
         "launched_at": record.launched_at or None,
         "ends_at": record.ends_at or None,

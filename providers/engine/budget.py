@@ -133,7 +133,7 @@ def spell_of(record: ClusterRecord) -> Charge:
         record.cluster,
         record.generation,
         record.provider,
-        record.micro_usd,
+        record.price.micro_usd,
         record.launched_at,
         0.0,
         record.ends_at,

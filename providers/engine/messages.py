@@ -67,7 +67,7 @@ def line(number: int, candidates: Sequence[Candidate]) -> str:
     """`#1 gcp europe-north1 (3 zones) H100:8 spot $10.21/h`: what is asked for, where, and the
     first one's price for all nodes.
     """
-    first = candidates[0]
+    first, placed = candidates[0], candidates[0].placement
     zones = list(dict.fromkeys(candidate.zone for candidate in candidates if candidate.zone))
     regions = list(dict.fromkeys(candidate.region for candidate in candidates))
     where = (
@@ -75,12 +75,8 @@ def line(number: int, candidates: Sequence[Candidate]) -> str:
         if len(zones) == 1
         else ", ".join(regions) + (f" ({len(zones)} zones)" if zones else "")
     )
-    nodes = f"{first.nodes} x " if first.nodes > 1 else ""
     price = f" {per_hour(first.micro_usd)}" if first.micro_usd is not None else ""
-    return (
-        f"#{number} {first.provider} {where} {nodes}{first.gpu_type}:{first.gpu_count}"
-        f" {first.capacity}{price}"
-    )
+    return f"#{number} {first.provider} {where} {placed.times}{placed.gpu} {first.capacity}{price}"
 
 
 def refusal_lines(

@@ -23,6 +23,7 @@ from providers.model.machine import (
     Node,
     Setup,
 )
+from providers.model.placement import Placement, Price
 from providers.model.workload import RELEASE
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ ENDS_SLACK_S = 180.0
 """A machine that is gone this shortly before its limit counts as ended by it: clouds count from the
 start of the creation, and round.
 """
+_PRICE = {"micro_usd": "micro_usd", "as_of": "price_as_of", "source": "price_source"}
+"""The fields of a price, and their names in states and journals."""
 _NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
 """Statuses as clouds name them, which say no more than the product's own words for them."""
 
@@ -65,9 +68,9 @@ _NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "runn
 class ClusterRecord(NamedTuple):
     """What a cluster has, as its state keeps it.
 
-    `status` is one of the machine statuses, or degraded, or unsettled. `micro_usd` is all nodes per
-    hour at launch, None when no source had a price. `ends_at` is when its own limit ends it, in
-    seconds since the epoch (0: never). `entry` is the index of the ask's entry that it serves.
+    `status` is one of the machine statuses, or degraded, or unsettled. `price` is that at launch.
+    `ends_at` is when its own limit ends it, in seconds since the epoch (0: never). `entry` is the
+    index of the ask's entry that it serves.
     `reasons` is non-empty while something is still to be done: half-made, degraded, queued,
     unsettled. `leftovers` are machines that must be deleted and could not be yet. `applied` holds
     what was last written on the machines of what can be edited in place (digests), and the size of
@@ -80,18 +83,8 @@ class ClusterRecord(NamedTuple):
     generation: str
     fingerprint: str
     status: str
-    provider: str = ""
-    region: str = ""
-    zone: str = ""
-    machine_type: str = ""
-    gpu_type: str = ""
-    gpu_count: int = 0
-    nodes: int = 0
-    capacity: str = ""
-    reservation: str = ""
-    micro_usd: int | None = None
-    price_as_of: str = ""
-    price_source: str = ""
+    placement: Placement = Placement()
+    price: Price = Price()
     handles: tuple[Handle, ...] = ()
     machines: tuple[Node, ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -110,16 +103,35 @@ class ClusterRecord(NamedTuple):
     """
     bought: tuple[tuple[str, Any], ...] = ()
     """What was bought, where the machines are something else now: property and former value,
-    sorted, and the former price. See `engine.drift`.
+    sorted, and the former price, by the names of `terms`. See `reconcile.drift`.
     """
     to_release: bool = False
     """Done or ended, and what is left of its machines is for the next update to delete. A look says
     so; nothing else does.
     """
 
+    @property
+    def provider(self) -> str:
+        """Whose machines they are."""
+        return self.placement.provider
+
+    def terms(self) -> dict[str, Any]:
+        """Placement and price in one, by the names that states and journals have for them."""
+        price = {_PRICE[name]: value for name, value in self.price._asdict().items()}
+        return self.placement._asdict() | price
+
+    def with_terms(self, values: Mapping[str, Any]) -> ClusterRecord:
+        """The record with these of its `terms` changed; other names are ignored."""
+        placement = {name: values[name] for name in Placement._fields if name in values}
+        price = {name: values[key] for name, key in _PRICE.items() if key in values}
+        return self._replace(
+            placement=self.placement._replace(**placement), price=self.price._replace(**price)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, for state and journal; `from_dict` gives back an equal record."""
-        out: dict[str, Any] = dict(self._asdict())
+        out: dict[str, Any] = self._asdict() | self.terms()
+        del out["placement"], out["price"]
         out["handles"] = [list(handle) for handle in self.handles]
         out["leftovers"] = [list(handle) for handle in self.leftovers]
         out["machines"] = [_node_out(node) for node in self.machines]
@@ -144,15 +156,13 @@ class ClusterRecord(NamedTuple):
 
         Whole floats are read as integers where a field is one: Pulumi's wire knows only floats.
         """
-        known = {name: raw[name] for name in cls._fields if name in raw}
-        for name in ("gpu_count", "nodes", "entry"):
-            if name in known:
+        known = dict(raw)
+        for name in ("gpu_count", "nodes", "entry", "micro_usd"):
+            if known.get(name) is not None:
                 known[name] = int(known[name])
         for name in ("launched_at", "ends_at"):
             if name in known:
                 known[name] = float(known[name])
-        if known.get("micro_usd") is not None:
-            known["micro_usd"] = int(known["micro_usd"])
         known["handles"] = tuple(Handle(*pair) for pair in raw.get("handles") or ())
         known["leftovers"] = tuple(Handle(*pair) for pair in raw.get("leftovers") or ())
         known["machines"] = tuple(_node_in(item) for item in raw.get("machines") or ())
@@ -161,7 +171,8 @@ class ClusterRecord(NamedTuple):
         known["applied"] = tuple((str(key), str(value)) for key, value in raw.get("applied") or ())
         known["account"] = account_in(raw.get("account"))
         known["bought"] = bought_in(raw.get("bought") or ())
-        return cls(**known)
+        own = {name: known[name] for name in cls._fields if name in known}
+        return cls(**own).with_terms(known)
 
 
 def account_out(account: Account | None) -> dict[str, str] | None:

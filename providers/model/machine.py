@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.model.placement import Placement
+
 if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
@@ -112,6 +114,16 @@ class Node(NamedTuple):
     """What it is: machine, job or service."""
     ended: bool = False
     """Gone, and by its own limit, timer or shutdown, on the cloud's word: nobody took it back."""
+
+    @property
+    def placement(self) -> Placement:
+        """Where this one machine is, and what it is."""
+        return Placement(
+            self.handle.provider,
+            *(self.region, self.zone, self.machine_type, self.gpu_type, self.gpu_count),
+            nodes=1,
+            capacity=self.capacity,
+        )
 
 
 class Setup(NamedTuple):

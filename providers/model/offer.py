@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from providers.model.money import usd
+from providers.model.placement import Placement, Price
 
 
 class Offer(NamedTuple):
@@ -105,12 +106,16 @@ class Candidate(NamedTuple):
         return None if self.micro_usd is None else usd(self.micro_usd)
 
     @property
-    def price_as_of(self) -> str:
-        return self.offer.price_as_of
+    def placement(self) -> Placement:
+        """Where it is and what it has, all nodes."""
+        return Placement(
+            *self.offer[:5], self.gpu_count, self.nodes, self.capacity, self.reservation
+        )
 
     @property
-    def price_source(self) -> str:
-        return self.offer.price_source
+    def price(self) -> Price:
+        """All nodes per hour, with the offer's date and source."""
+        return Price(self.micro_usd, self.offer.price_as_of, self.offer.price_source)
 
 
 class Rejection(NamedTuple):

@@ -1,22 +1,45 @@
-"""What a placement is, whoever asks: where it is, and which GPUs were ordered or bought there."""
+"""Where machines are, which GPUs they have, and what that costs: plain records. Pure."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from providers.model.place import Placed
+from typing import NamedTuple
 
 
-class Gpus(Protocol):
-    """So many GPUs of one model in each of so many machines."""
+class Placement(NamedTuple):
+    """A place, and what is bought or runs there: `gpu_count` GPUs in each of `nodes` machines.
+
+    `zone` is empty where only the region is known. `reservation` is empty unless it is bought so.
+    """
+
+    provider: str = ""
+    region: str = ""
+    zone: str = ""
+    machine_type: str = ""
+    gpu_type: str = ""
+    gpu_count: int = 0
+    nodes: int = 0
+    capacity: str = ""
+    reservation: str = ""
 
     @property
-    def gpu_type(self) -> str: ...
+    def where(self) -> str:
+        """The zone, else the region."""
+        return self.zone or self.region
+
     @property
-    def gpu_count(self) -> int: ...
+    def times(self) -> str:
+        """`2 x ` before what each of several machines is; nothing for a single one."""
+        return f"{self.nodes} x " if self.nodes > 1 else ""
+
     @property
-    def nodes(self) -> int: ...
+    def gpu(self) -> str:
+        """`H100:8`: the GPUs of one machine."""
+        return f"{self.gpu_type}:{self.gpu_count}"
 
 
-class Placement(Placed, Gpus, Protocol):
-    """A place and its GPUs: a candidate, or a cluster's record."""
+class Price(NamedTuple):
+    """What all nodes cost per hour (None: unknown), as of which day, and by which source."""
+
+    micro_usd: int | None = None
+    as_of: str = ""
+    source: str = ""

@@ -9,13 +9,12 @@ import the engine or an adapter.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from providers.catalog import names
 from providers.errors import Problem
 from providers.model import duration
 from providers.model.ask import RESERVATION
-from providers.model.placement import Gpus
 from providers.planner import rules
 
 if TYPE_CHECKING:
@@ -24,22 +23,10 @@ if TYPE_CHECKING:
     from providers.catalog.table import OfferTable
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
+    from providers.model.placement import Placement
 
 
-class Running(Gpus, Protocol):
-    """A placement that runs now. `reservation` is empty unless it is bought so."""
-
-    @property
-    def provider(self) -> str: ...
-    @property
-    def region(self) -> str: ...
-    @property
-    def capacity(self) -> str: ...
-    @property
-    def reservation(self) -> str: ...
-
-
-def satisfied(ask: Ask, place: Running) -> int | None:
+def satisfied(ask: Ask, place: Placement) -> int | None:
     """The index of the first entry that a running placement still satisfies, or None. What it costs
     does not matter: it is held.
     """

@@ -9,25 +9,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from providers.model.ask import JOB_COST, PERFORMANCE, PREFERENCE, PRICE
-from providers.model.placement import Gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from providers.model.ask import Ask, Choice
     from providers.model.offer import Offer
+    from providers.model.placement import Placement, Price
     from providers.planner.rules import Fitting, Kept, Terms
 
 
-class Ranked(Gpus, Protocol):
-    """A candidate, or what runs: the entry that it serves, and its price for all nodes (None:
-    unknown).
-    """
+class Ranked(Protocol):
+    """A candidate, or what runs: the entry that it serves, where, and for how much."""
 
     @property
     def entry(self) -> int: ...
     @property
-    def micro_usd(self) -> int | None: ...
+    def placement(self) -> Placement: ...
+    @property
+    def price(self) -> Price: ...
 
 
 def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]], tuple[Any, ...]]:
@@ -93,22 +93,19 @@ def prefers(
 
 
 def _worth(
-    ask: Ask, place: Ranked, fits: Callable[[Choice, str, int], Fitting] | None
+    ask: Ask, ranked: Ranked, fits: Callable[[Choice, str, int], Fitting] | None
 ) -> float | None:
     """The figure that the rank goes by, the more the better; None where it is not known."""
-    if not place.micro_usd:
+    place, micro_usd = ranked.placement, ranked.price.micro_usd
+    if not micro_usd:
         return None
     if ask.rank == PERFORMANCE:
-        return (
-            _speeds({place.gpu_type})[place.gpu_type]
-            * place.gpu_count
-            * place.nodes
-            / place.micro_usd
-        )
-    if ask.rank == JOB_COST and fits is not None and place.entry < len(ask.entries):
-        hours = fits(ask.entries[place.entry], place.gpu_type, place.gpu_count).job_hours
-        return None if hours is None else -hours * place.micro_usd
-    return None if ask.rank == JOB_COST else -float(place.micro_usd)
+        speed = _speeds({place.gpu_type})[place.gpu_type]
+        return speed * place.gpu_count * place.nodes / micro_usd
+    if ask.rank == JOB_COST and fits is not None and ranked.entry < len(ask.entries):
+        hours = fits(ask.entries[ranked.entry], place.gpu_type, place.gpu_count).job_hours
+        return None if hours is None else -hours * micro_usd
+    return None if ask.rank == JOB_COST else -float(micro_usd)
 
 
 def _speeds(types: Iterable[str]) -> dict[str, float]:

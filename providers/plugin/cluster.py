@@ -87,7 +87,7 @@ class Clusters:
         def satisfied() -> bool:
             from providers.planner.check import satisfied as still
 
-            return still(ask(), record) is not None
+            return still(ask(), record.placement) is not None
 
         def outgrown() -> str:
             from providers.adapters import registry
@@ -95,7 +95,7 @@ class Clusters:
             from providers.planner.check import satisfied as still
 
             asked = ask()
-            index = still(asked, record)
+            index = still(asked, record.placement)
             if index is None:
                 return ""
             return host_fit.outgrown(asked, asked.entries[index], record, registry.manifests())

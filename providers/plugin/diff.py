@@ -278,7 +278,8 @@ def _moved(old: Mapping[str, Any], new: Mapping[str, Any], record: ClusterRecord
     if after is UNKNOWN:
         return True
     after = after or {}
-    used = [key for key in {*before, *after} if "." not in key or key.endswith(f".{record.region}")]
+    here = f".{record.placement.region}"
+    used = [key for key in {*before, *after} if "." not in key or key.endswith(here)]
     return any(before.get(key) != after.get(key) for key in used)
 
 

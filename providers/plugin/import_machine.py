@@ -96,20 +96,21 @@ def from_journal(world: World, owner: str, name: str, generation: str) -> Cluste
 
 def inputs_of(record: ClusterRecord) -> dict[str, Any]:
     """Inputs that declare exactly this."""
+    place = record.placement
     values: dict[str, Any] = {
         "world": record.world,
         "owner": record.owner,
         "cluster": record.cluster,
-        "gpu": f"{record.gpu_type}:{record.gpu_count}",
-        "providers": [record.provider],
-        "regions": [record.region],
+        "gpu": place.gpu,
+        "providers": [place.provider],
+        "regions": [place.region],
     }
-    if record.nodes > 1:
-        values["nodes"] = record.nodes
+    if place.nodes > 1:
+        values["nodes"] = place.nodes
     if record.kind != "machine":
         values["kind"] = record.kind
-    if record.capacity != "on-demand":
+    if place.capacity != "on-demand":
         values["capacity"] = [
-            f"reservation({record.reservation})" if record.reservation else record.capacity
+            f"reservation({place.reservation})" if place.reservation else place.capacity
         ]
     return values

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 MAX_BYTES = 2_048
 _PLAIN = (
-    "status",
     "provider",
     "region",
     "zone",
@@ -42,7 +41,7 @@ _PLAIN = (
     "price_as_of",
     "price_source",
 )
-"""What stands in the record under the output's own name."""
+"""The terms of the record that are outputs under their own names."""
 _NOTHING_LISTENS = "a rehearsal: nothing listens there"
 _TEXT_MAX = 110
 _LISTED_MAX = 8
@@ -59,14 +58,16 @@ def write(
     """The outputs. `setup` has the user name, the key and the ports; without it the ssh line is for
     the default user. `public`: ports are open.
     """
+    terms = record.terms()
     out: dict[str, Any] = {
         "schema": SCHEMA,
         "world": record.world,
-        **{name: getattr(record, name) for name in _PLAIN},
+        "status": record.status,
+        **{name: terms[name] for name in _PLAIN},
     }
     out["detail"] = _clip(record.detail)
-    if record.micro_usd is not None:
-        out["price_usd_per_hour"] = usd(record.micro_usd)
+    if record.price.micro_usd is not None:
+        out["price_usd_per_hour"] = usd(record.price.micro_usd)
     out["attempts"] = _attempts(record)
     out["ssh"] = _ssh(record, setup)
     out["endpoints"] = _endpoints(record, setup, public)
@@ -76,8 +77,8 @@ def write(
     out["generation"] = record.generation
     out["token"] = token
     own: dict[str, Any] = {"fingerprint": record.fingerprint}
-    if record.reservation:
-        own["reservation"] = record.reservation
+    if record.placement.reservation:
+        own["reservation"] = record.placement.reservation
     if record.entry:
         own["entry"] = record.entry
     if record.reasons:
@@ -161,16 +162,16 @@ def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
     own = outputs.get("record") or {}
     price = outputs.get("price_usd_per_hour")
     provider = str(outputs.get("provider", ""))
-    plain = {name: outputs[name] for name in _PLAIN if name in outputs}
-    plain.setdefault("status", "pending")
+    terms = {name: outputs[name] for name in _PLAIN if name in outputs}
+    terms["reservation"] = str(own.get("reservation", ""))
+    terms["micro_usd"] = None if price is None else round(price * 1_000_000)
     return ClusterRecord(
         world=world,
         owner=owner,
         cluster=cluster,
         generation=generation,
         fingerprint=str(own.get("fingerprint", "")),
-        reservation=str(own.get("reservation", "")),
-        micro_usd=None if price is None else round(price * 1_000_000),
+        status=outputs.get("status", "pending"),
         handles=tuple(
             Handle(provider, native_id) for native_id in _unpacked(outputs.get("handles") or ())
         ),
@@ -187,8 +188,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
         detail=str(outputs.get("detail", "")),
         bought=bought_in((own.get("bought") or {}).items()),
         to_release=bool(own.get("to_release")),
-        **plain,
-    )
+    ).with_terms(terms)
 
 
 def parse_id(resource: str) -> tuple[str, str, str, str]:
@@ -215,7 +215,8 @@ def _attempts(record: ClusterRecord) -> list[str]:
 def _ssh(record: ClusterRecord, setup: Setup | None) -> str:
     """The line that logs you in to the first machine, with notes about it as a shell comment."""
     line, _ = _login(record, setup)
-    notes = [f"the first of {record.nodes}, see handles"] if record.nodes > 1 else []
+    nodes = record.placement.nodes
+    notes = [f"the first of {nodes}, see handles"] if nodes > 1 else []
     notes += [_NOTHING_LISTENS] if record.world == REHEARSAL else []
     return f"{line} # {'; '.join(notes)}" if line and notes else line
 

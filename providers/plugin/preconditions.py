@@ -59,11 +59,11 @@ def check_stop(record: ClusterRecord, verdict: Verdict) -> None:
                 )
             ]
         )
-    if able is not None and able.stoppable and record.capacity not in able.stoppable:
+    capacity = record.placement.capacity
+    if able is not None and able.stoppable and capacity not in able.stoppable:
         what = (
-            f"running: a {record.capacity} machine of {record.provider} cannot be stopped and kept,"
-            " it"
-            " can only end"
+            f"running: a {capacity} machine of {record.provider} cannot be stopped and kept,"
+            " it can only end"
         )
         raise SpecError([Problem("state", what, "stopped", "or destroy it")])
 

@@ -187,7 +187,7 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
         ("warning", _strange(plan, record)),
     )
     return CurrentCost(
-        record.micro_usd,
+        record.price.micro_usd,
         what(record),
         _change_text(plan, record, seen),
         tuple(fact for fact in facts if fact[1]),
@@ -213,8 +213,8 @@ def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str
         return step.replaced(case)
     if seen.action == ADOPT:
         return (
-            f"{what(record)} ({per_hour(record.micro_usd)}) is there from an earlier run: it is"
-            " taken over if it still fits, else deleted first"
+            f"{what(record)} ({per_hour(record.price.micro_usd)}) is there from an earlier run: it"
+            " is taken over if it still fits, else deleted first"
         )
     if seen.action == RECLAIM and condition not in AT_REST:
         return reclaim_line(plan, record)
@@ -251,12 +251,13 @@ def _served_line(plan: Plan, record: ClusterRecord) -> str:
     own = (
         candidate
         for candidate in plan.candidates
-        if (candidate.provider, candidate.gpu_type) == (record.provider, record.gpu_type)
+        if (candidate.provider, candidate.gpu_type) == (record.provider, record.placement.gpu_type)
     )
     new = next((candidate.micro_usd for candidate in own), None)
-    if new is None or record.micro_usd is None or new == record.micro_usd:
+    now = record.price.micro_usd
+    if new is None or now is None or new == now:
         return ""
-    return f"{change_line(record.micro_usd, new, what(record))}; it is deployed anew in place"
+    return f"{change_line(now, new, what(record))}; it is deployed anew in place"
 
 
 def reclaim_line(plan: Plan, record: ClusterRecord) -> str:
@@ -274,14 +275,12 @@ def reclaim_line(plan: Plan, record: ClusterRecord) -> str:
     )
     if best is None:
         return f"none: nothing preferred to {what(record)} is on offer"
-    place = (
-        f"{best.provider} {best.zone or best.region} {best.gpu_type}:{best.gpu_count}"
-        f" {best.capacity}"
-    )
-    if best.micro_usd is None or record.micro_usd is None:
+    place = f"{best.provider} {best.placement.where} {best.placement.gpu} {best.capacity}"
+    now = record.price.micro_usd
+    if best.micro_usd is None or now is None:
         return f"{place} first, then {what(record)} goes; what both cost together is not known"
-    both, after = per_hour(best.micro_usd + record.micro_usd), per_hour(best.micro_usd)
-    return f"{place} first; while both run {both}, then {after} (now {per_hour(record.micro_usd)})"
+    both, after = per_hour(best.micro_usd + now), per_hour(best.micro_usd)
+    return f"{place} first; while both run {both}, then {after} (now {per_hour(now)})"
 
 
 def switch_line(record: ClusterRecord, setup: Setup | None) -> str:
@@ -356,18 +355,21 @@ def standing(
     --replace, and what is tainted), else ADOPT. None where nothing runs.
     """
     from providers.engine.record import ClusterRecord
+    from providers.model.placement import Placement, Price
 
     for run, claimed in reversed(_running(world, settings, owner)):
         if run.cluster == name:
             gpu, _, count = run.gpu.partition(":")
-            record = ClusterRecord(
-                *(world, owner, name, run.generation, "", "running", run.provider),
+            where = Placement(
+                run.provider,
                 zone=run.where,
                 gpu_type=gpu,
                 gpu_count=int(count or 0),
                 nodes=run.nodes,
                 capacity=run.capacity,
-                micro_usd=run.micro_usd,
+            )
+            record = ClusterRecord(
+                *(world, owner, name, run.generation, "", "running", where, Price(run.micro_usd))
             )
             return record, REPLACE if claimed else ADOPT
     return None

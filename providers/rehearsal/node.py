@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from providers.model.machine import Node
+    from providers.model.placement import Placement
     from providers.rehearsal.store import Store
     from providers.remote.probe import Ordered
 
@@ -194,12 +195,13 @@ class StandInProbe(NamedTuple):
         )
         known = tuple(each for each in (node.internal_ip, node.external_ip) if each)
         line.furnish(
-            *_shown(wrong, placed),
+            *_shown(wrong, placed.placement),
             driver_answers=fault is None or fault.kind != "no-driver",
             addresses=known,
         )
         return driver.look(
-            *await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")), placed
+            *await finished(line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")),
+            placed.placement,
         )
 
 
@@ -252,7 +254,7 @@ def _environments() -> Iterator[tuple[int, Iterable[bytes]]]:
         yield int(number), [b"HOME=" + rest.partition(b" HOME=")[2]]
 
 
-def _shown(wrong: Mapping[str, object] | None, placed: Ordered) -> tuple[str, int, int]:
+def _shown(wrong: Mapping[str, object] | None, placed: Placement) -> tuple[str, int, int]:
     """(name, MiB, count) that the stand-in's driver reports: what was ordered, or what is planned
     instead (one fewer, where nothing else is said).
     """

@@ -17,7 +17,7 @@ from providers.model import shell
 from providers.remote.probe import NO_DRIVER, WRONG_GPUS, ProbeResult
 
 if TYPE_CHECKING:
-    from providers.remote.probe import Ordered
+    from providers.model.placement import Placement
 
 _STATUS = "gpus-start-up "
 QUERY = shell.program(__file__, "driver", status=START_UP_STATUS, word=_STATUS.strip())
@@ -29,7 +29,7 @@ SAME_CARD = {"H100-MEGA": "H100"}
 
 
 def look(
-    exit_code: int, output: str, errors: str, placed: Ordered, upgrade: str = ""
+    exit_code: int, output: str, errors: str, placed: Placement, upgrade: str = ""
 ) -> ProbeResult:
     """What the answer to QUERY means for what was ordered.
 

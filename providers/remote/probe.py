@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from providers.model.placement import Placement
-
 if TYPE_CHECKING:
     from providers.model.machine import Node
+    from providers.model.placement import Placement
+
 READY = ""
 NOT_RUNNING, NO_ADDRESS, CLOSED, NO_LOGIN, NO_DRIVER, WRONG_GPUS = (
     "not-running",
@@ -45,9 +45,13 @@ class ProbeResult(NamedTuple):
         return ": ".join(text for text in (STAGES.get(self.stage, self.stage), self.detail) if text)
 
 
-class Ordered(Placement, Protocol):
+class Ordered(Protocol):
     """What was ordered at a place: a candidate, or a cluster's record."""
 
+    @property
+    def provider(self) -> str: ...
+    @property
+    def placement(self) -> Placement: ...
     @property
     def kind(self) -> str: ...
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Manifest
     from providers.model.machine import Node
+    from providers.model.placement import Placement
     from providers.remote.line import Endpoint
     from providers.remote.probe import Ordered
 
@@ -225,7 +226,7 @@ class SshProbe(NamedTuple):
                 "its ssh port is not mapped yet" if has_host else "the cloud has told none yet",
             )
         if isinstance(line, Own):
-            return await self._own(line, placed)
+            return await self._own(line, placed.placement)
         closed = await _closed(line)
         if closed:
             return ProbeResult(CLOSED, closed)
@@ -237,9 +238,9 @@ class SshProbe(NamedTuple):
                 NO_LOGIN,
                 f"{line.user}@{line.host}:{line.port}: {_last(errors) or 'ssh could not log in'}",
             )
-        return driver.look(code, output, errors, placed)
+        return driver.look(code, output, errors, placed.placement)
 
-    async def _own(self, line: Own, placed: Ordered) -> ProbeResult:
+    async def _own(self, line: Own, placed: Placement) -> ProbeResult:
         code, output, errors = await finished(
             line.command(f"exec sh -c {shlex.quote(driver.QUERY)}")
         )

@@ -61,7 +61,7 @@ def a_property_that_is_not_reported_is_no_drift(bench: Bench) -> None:
             RUNNING,
             (),
         ), f"without {name}: wanted no drift, found {seen.bought} {seen.reasons}"
-        assert [getattr(seen, each) for each in SHAPE] == [getattr(record, each) for each in SHAPE]
+        assert seen.placement == record.placement
     adapter.observe = plain  # type: ignore[method-assign]
     bench.run(operations.delete(world, record))
 
@@ -74,13 +74,14 @@ def an_edited_machine_is_a_drift_of_just_that(bench: Bench) -> None:
     seen = _edited(bench, record)
     assert bench.said[-1].startswith("warning: "), bench.said[-1]
     for name, value in bench.harness.edited.items():
-        assert f"{name}: {getattr(record, name)} -> {value}" in seen.detail, seen.detail
-        assert f"{name}: {getattr(record, name)} -> {value}" in bench.said[-1], bench.said[-1]
+        edit = f"{name}: {getattr(record.placement, name)} -> {value}"
+        assert edit in seen.detail, seen.detail
+        assert edit in bench.said[-1], bench.said[-1]
     again = bench.run(operations.read(bench.another_world(), seen))
     assert again is not None, "wanted it seen again, found it gone"
-    assert (again.bought, again.micro_usd) == (
+    assert (again.bought, again.price.micro_usd) == (
         seen.bought,
-        seen.micro_usd,
+        seen.price.micro_usd,
     ), "wanted the second look like the first"
     bench.run(operations.delete(bench.world, seen))
     bench.exist(0, "deleted")
@@ -100,8 +101,11 @@ def an_edited_machine_is_replaced(bench: Bench) -> None:
         (),
     ), f"wanted it whole, found {after.status} {after.reasons}"
     assert after.handles != record.handles, "wanted another machine"
-    assert (after.gpu_type, after.gpu_count) == (record.gpu_type, record.gpu_count)
-    assert after.micro_usd, "wanted its price"
+    assert (after.placement.gpu_type, after.placement.gpu_count) == (
+        record.placement.gpu_type,
+        record.placement.gpu_count,
+    )
+    assert after.price.micro_usd, "wanted its price"
     bench.run(operations.delete(bench.world, after))
 
 
@@ -142,7 +146,7 @@ def _edited(bench: Bench, record: ClusterRecord, on_loss: str = "replace-all") -
     assert bench.knobs.edit(
         machine.name,
         str(edited.get("machine_type", "")),
-        str(edited.get("gpu_type", record.gpu_type)),
+        str(edited.get("gpu_type", record.placement.gpu_type)),
         _count(record, edited),
     )
     before = len(bench.store.mutations())
@@ -157,11 +161,11 @@ def _edited(bench: Bench, record: ClusterRecord, on_loss: str = "replace-all") -
     ), f"wanted it there, found {seen.status} {seen.reasons}"
     found = {name for name, _ in seen.bought} - set(PRICE)
     assert found == set(edited), f"wanted a drift of {sorted(edited)}, found {sorted(found)}"
-    assert {name: getattr(seen, name) for name in edited} == edited
+    assert {name: getattr(seen.placement, name) for name in edited} == edited
     return seen
 
 
 def _count(record: ClusterRecord, edited: Mapping[str, object]) -> int:
-    count = edited.get("gpu_count", record.gpu_count)
+    count = edited.get("gpu_count", record.placement.gpu_count)
     assert isinstance(count, int)
     return count

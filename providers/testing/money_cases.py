@@ -65,7 +65,7 @@ def the_engine_gets_one_and_releases_it(bench: Bench) -> None:
     record = _created(bench)
     assert bench.knobs.creates() == 1
     bench.exist(1, "created")
-    assert record.micro_usd, "wanted the price"
+    assert record.price.micro_usd, "wanted the price"
     seen = bench.run(operations.read(bench.another_world(), record))
     assert seen is not None, "wanted it seen, found it gone"
     assert (seen.status, seen.handles, seen.reasons) == (RUNNING, record.handles, ())
@@ -83,7 +83,7 @@ def the_engine_walks_on_from_a_place_that_is_sold_out(bench: Bench) -> None:
         _nothing(bench)
         return
     record = _created(bench)
-    had = (record.zone or record.region, record.machine_type)
+    had = (record.placement.where, record.placement.machine_type)
     assert had != (
         candidates[0].zone or candidates[0].region,
         candidates[0].machine_type,

@@ -40,7 +40,7 @@ def test_the_block_of_the_readme(tmp_path, capfd) -> None:
         c.get("out.json")
         assert (
             c.gpu == "H100:8"
-            and c.price_usd_per_hour == present(c.record.micro_usd) / 1e6
+            and c.price_usd_per_hour == present(c.record.price.micro_usd) / 1e6
             and c.record.ends_at - c.record.launched_at == 3600
         )
     assert json.loads((tmp_path / "out.json").read_text()) == {"ok": True}

@@ -33,7 +33,7 @@ def test_first_candidate_is_had_and_recorded(lab) -> None:
     attempt are recorded.
     """
     record = create(lab)
-    assert (record.status, record.provider, record.zone, record.micro_usd) == (
+    assert (record.status, record.provider, record.placement.zone, record.price.micro_usd) == (
         "running",
         "alpha",
         "north-a",
@@ -64,7 +64,7 @@ def test_group_goes_out_as_one_call(lab) -> None:
     """Consecutive equals that one cloud can choose among are one creating call."""
     lab.alpha.stock["north-a", "spot"] = 0
     record = create(lab)
-    assert record.zone == "north-b"
+    assert record.placement.zone == "north-b"
     assert lab.alpha.calls["submit"] == 1
     assert [candidate.zone for candidate in lab.alpha.orders[0].candidates] == [
         "north-a",
@@ -78,7 +78,7 @@ def test_b25_an_offer_that_is_gone_because_this_order_has_it_is_had_once(lab) ->
     """
     lab.alpha.fail("submit", errors.OfferGone("taken", provider="alpha", code="TAKEN"), after=True)
     record = create(lab)
-    assert (record.status, record.zone) == ("running", "north-a")
+    assert (record.status, record.placement.zone) == ("running", "north-a")
     assert lab.creates == len(lab.alive) == 1
 
 
@@ -92,7 +92,7 @@ def test_b19_b21_region_quota_skips_that_region_with_one_call(lab) -> None:
         ),
     )
     record = create(lab, wanted(ask("H100", "A100-80GB")))
-    assert record.region == "south"
+    assert record.placement.region == "south"
     assert lab.alpha.calls["submit"] == 2
     assert lab.said("over the account's quota GPUS 0 (QUOTA)")
 
@@ -118,7 +118,7 @@ def test_b21_unsupported_blocks_its_zone_only(lab) -> None:
         ),
     )
     record = create(lab)
-    assert record.zone == "north-b"
+    assert record.placement.zone == "north-b"
     assert lab.alpha.calls["submit"] == 2
 
 
@@ -154,7 +154,7 @@ def test_block_is_kept_grows_and_is_cleared_by_success(lab) -> None:
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 600
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 1200
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 2400
-    assert run(operations.create(world, wanted(), "g1")).zone == "north-b"
+    assert run(operations.create(world, wanted(), "g1")).placement.zone == "north-b"
     world.journal.clear("rehearsal", lab.offers.offer(0))
     assert world.journal.blocks("rehearsal") == ()
 
@@ -236,7 +236,7 @@ def test_b26_a_request_that_was_overtaken_is_no_second_purchase(lab) -> None:
 
     lab.alpha.submit = counted
     record = create(lab)
-    assert (record.provider, record.zone, lab.alpha.calls["submit"], len(tokens)) == (
+    assert (record.provider, record.placement.zone, lab.alpha.calls["submit"], len(tokens)) == (
         "alpha",
         "north-a",
         2,
@@ -316,14 +316,14 @@ def test_b45_not_as_ordered_is_released_before_the_next(lab) -> None:
     record = create(lab, wanted(ask(nodes=2)))
     assert [attempt.outcome for attempt in record.attempts] == ["HalfMade", "acquired"]
     assert len(record.handles) == len(lab.alive) == 2
-    assert {node.zone for node in lab.alive} == {record.zone}
+    assert {node.zone for node in lab.alive} == {record.placement.zone}
 
 
 def test_delivered_type_is_compared_with_the_order(lab) -> None:
     """A machine with another GPU than ordered is not accepted."""
     lab.alpha.twist = lambda nodes: [node._replace(gpu_type="A100") for node in nodes]
     record = create(lab)
-    assert record.gpu_type == "H100"
+    assert record.placement.gpu_type == "H100"
     assert [node.gpu_type for node in lab.alive] == ["H100"]
 
 
@@ -413,5 +413,5 @@ def test_price_rose_refreshes_once_and_checks_the_cap(lab) -> None:
 
     lab.alpha.submit = rise
     record = run(operations.create(world, wanted(ask(max_price_micro_usd=20_000_000)), "g1"))
-    assert (record.region, record.micro_usd) == ("south", 11_000_000)
+    assert (record.placement.region, record.price.micro_usd) == ("south", 11_000_000)
     assert lab.alpha.calls["offers"] == 2

@@ -35,7 +35,7 @@ def test_b33_reclaim_killed_after_the_new_one_was_had(lab, reclaimable) -> None:
     creates = lab.creates
     after = run(operations.reclaim(lab.world(), seen, declared))
     assert lab.creates == creates
-    assert (after.gpu_type, after.entry, after.micro_usd, after.reasons) == (
+    assert (after.placement.gpu_type, after.entry, after.price.micro_usd, after.reasons) == (
         "H100",
         0,
         10_000_000,
@@ -58,7 +58,7 @@ def test_b33_reclaim_killed_while_ordering_is_adopted_too(lab, reclaimable) -> N
     after = run(
         operations.reclaim(lab.world(), run(operations.read(lab.world(), record)), declared)
     )
-    assert (after.gpu_type, after.entry, lab.creates) == ("H100", 0, creates)
+    assert (after.placement.gpu_type, after.entry, lab.creates) == ("H100", 0, creates)
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
@@ -91,12 +91,12 @@ def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone
         lab.clock.advance(60)
     seen = run(operations.read(lab.world(), record))
     assert (
-        seen.gpu_type,
-        seen.micro_usd,
-        seen.price_as_of,
-        seen.price_source,
+        seen.placement.gpu_type,
+        seen.price.micro_usd,
+        seen.price.as_of,
+        seen.price.source,
         seen.entry,
-        seen.nodes,
+        seen.placement.nodes,
     ) == ("H100", 10_000_000, "2026-01-01", "a test", 0, 1)
     assert seen.ends_at == seen.launched_at + 3600
     assert seen.leftovers == (() if gone else record.handles)

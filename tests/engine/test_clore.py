@@ -106,11 +106,11 @@ def test_the_cheapest_fit_host_is_rented_and_released(market) -> None:
     record = run(operations.create(world, wanted(), "g1"))
     assert (
         record.status,
-        record.machine_type,
-        record.gpu_type,
-        record.gpu_count,
-        record.capacity,
-        record.micro_usd,
+        record.placement.machine_type,
+        record.placement.gpu_type,
+        record.placement.gpu_count,
+        record.placement.capacity,
+        record.price.micro_usd,
     ) == ("running", "server-71002", "RTX-4090", 2, "on-demand", 490_000)
     assert dict(record.machines[0].ports)[22]
     assert record == ClusterRecord.from_dict(record.to_dict())
@@ -123,7 +123,7 @@ def test_a_sold_out_market_ends_on_a_bid_under_the_cap(market) -> None:
     """Every on-demand host is taken meanwhile: the walk ends on a spot bid."""
     market.store.set_stock("clore", "", "", "on-demand", 0)
     record = run(operations.create(market.world(), wanted(cap=600_000), "g1"))
-    assert (record.capacity, record.machine_type) == ("spot", "server-71002")
+    assert (record.placement.capacity, record.placement.machine_type) == ("spot", "server-71002")
     assert {"OfferGone"} == {attempt.outcome for attempt in record.attempts[:-1]}
     assert len(market.alive) == 1
 
@@ -205,7 +205,7 @@ def test_b25_a_bid_that_was_too_low_is_never_raised_past_the_cap(market) -> None
     record = run(operations.create(world, wanted(cap=600_000, capacity=(Capacity("spot"),)), "g1"))
     assert record.attempts[0].outcome == "PriceRose" and "99.0" in record.attempts[0].message
     assert (
-        record.micro_usd <= 600_000
+        record.price.micro_usd <= 600_000
         and all(bid < 99.0 for _, bid in servers)
         and len(market.alive) <= 1
     )
@@ -293,16 +293,16 @@ def test_a_host_that_delivers_something_else_is_released_and_remembered(
     """
     world = market.world()
     first = collect.market(world, wanted().ask).plan(wanted().ask).candidates[0]
-    market.state.deliver(int(first.machine_type.removeprefix("server-")), **delivered)
+    market.state.deliver(int(first.placement.machine_type.removeprefix("server-")), **delivered)
     record = run(operations.create(world, wanted(), "g1"))
     assert [attempt.outcome for attempt in record.attempts] == ["NotWhatWasSold", "acquired"]
     assert said in record.attempts[0].message, record.attempts[0].message
     assert (record.status, len(market.alive)) == (
         "running",
         1,
-    ) and record.machine_type != first.machine_type
+    ) and record.placement.machine_type != first.placement.machine_type
     (block,) = world.journal.blocks("rehearsal")
-    assert (block.scope.machine_type, block.scope.capacity) == (first.machine_type, "")
+    assert (block.scope.machine_type, block.scope.capacity) == (first.placement.machine_type, "")
 
 
 def test_what_an_order_leaves_out_is_not_held_against_the_host(market) -> None:
@@ -310,10 +310,13 @@ def test_what_an_order_leaves_out_is_not_held_against_the_host(market) -> None:
     world = market.world()
     first = collect.market(world, wanted().ask).plan(wanted().ask).candidates[0]
     market.state.deliver(
-        int(first.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""}
+        int(first.placement.machine_type.removeprefix("server-")), gpu_array=[], specs={"gpu": ""}
     )
     record = run(operations.create(world, wanted(), "g1"))
-    assert (record.machine_type, len(record.attempts)) == (first.machine_type, 1)
+    assert (record.placement.machine_type, len(record.attempts)) == (
+        first.placement.machine_type,
+        1,
+    )
 
 
 def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market) -> None:
@@ -336,7 +339,7 @@ def test_b29_an_outbid_rental_is_told_as_such_and_replaced_by_the_plan(market) -
     after = run(operations.update(world, seen, want))
     assert (
         after.status == "running"
-        and after.machine_type != "server-71002"
+        and after.placement.machine_type != "server-71002"
         and len(market.alive) == 1
     )
 

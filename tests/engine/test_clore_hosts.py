@@ -14,7 +14,7 @@ from tests.engine.test_clore import ordered, wanted
 def test_the_spec_s_filters_decide_at_the_order(market) -> None:
     """options.clore of the declaration refuse hosts that the plan still showed."""
     record = run(operations.create(market.world(), wanted(options={"reliability": 0.995}), "g1"))
-    assert record.machine_type == "server-71001"
+    assert record.placement.machine_type == "server-71001"
 
 
 def test_the_spec_s_filters_decide_in_the_plan(market) -> None:
@@ -96,7 +96,7 @@ def test_a_host_whose_only_coin_the_wallet_lacks_is_skipped_with_all_like_it(mar
     for number in (71001, 71002):
         market.state.change(number, allowed_coins=["bitcoin"])
     record = run(operations.create(market.world(), wanted(), "g1"))
-    assert (record.status, record.machine_type) == ("running", "server-71003")
+    assert (record.status, record.placement.machine_type) == ("running", "server-71003")
     assert [attempt.outcome for attempt in record.attempts] == ["InsufficientFunds", "acquired"]
     assert (
         "bitcoin a day, found 2000 CLORE-Blockchain, 500 USD-Blockchain, 0 bitcoin in the wallet"
@@ -115,7 +115,7 @@ def test_a_host_that_takes_two_coins_is_paid_with_the_funded_one(market, empty, 
     """
     market.state.set_wallet(empty, 0)
     record = run(operations.create(market.world(), wanted(), "g1"))
-    assert (record.machine_type, len(record.attempts)) == ("server-71002", 1)
+    assert (record.placement.machine_type, len(record.attempts)) == ("server-71002", 1)
     assert [paid] == [made.coin for made in market.alive]
 
 
@@ -149,7 +149,7 @@ def test_a_coin_that_the_service_refuses_closes_the_hosts_that_take_no_other(mar
     )
     servers = ordered(world := market.world())
     record = run(operations.create(world, wanted(), "g1"))
-    assert (record.status, record.machine_type) == ("running", "server-71003")
+    assert (record.status, record.placement.machine_type) == ("running", "server-71003")
     assert [number for number, _ in servers] == [71002, 71003]
 
 
@@ -179,7 +179,7 @@ def test_one_hosts_impossible_price_is_named_and_the_next_is_rented(market, odd_
         " price.on_demand.USD-Blockchain cannot be 1e5000"
     ]
     record = run(operations.create(world, wanted(), "g1"))
-    assert record.machine_type == "server-71002"
+    assert record.placement.machine_type == "server-71002"
     assert len(market.posts) == 1
 
 

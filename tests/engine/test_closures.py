@@ -54,7 +54,7 @@ def test_refusal_of_the_account_is_remembered_for_30_days_and_then_tried_once(la
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", refusal)
     record = run(operations.create(lab.world(), wanted(), "g1"))
-    assert record.zone != "north-a" and len(record.attempts) == 2
+    assert record.placement.zone != "north-a" and len(record.attempts) == 2
     made = plan(lab)
     assert "north-a" not in {candidate.zone for candidate in made.candidates}
     assert (
@@ -66,7 +66,9 @@ def test_refusal_of_the_account_is_remembered_for_30_days_and_then_tried_once(la
     assert "north-a" in {candidate.zone for candidate in plan(lab, later).candidates}
     lab.clock.advance(closed_places.PROBE_S)
     lab.alpha.fail("submit", refusal)
-    assert run(operations.create(lab.world(), wanted(name="other"), "g2")).zone != "north-a"
+    assert (
+        run(operations.create(lab.world(), wanted(name="other"), "g2")).placement.zone != "north-a"
+    )
     assert "north-a" in closed_rows(plan(lab))
 
 
@@ -100,7 +102,7 @@ def test_place_that_begins_closed_is_refused_until_it_is_known_to_be_open(lab) -
     """
     lab.alpha.closed = lambda _region, zone: HOW if zone == "north-a" else ""
     assert HOW in closed_rows(plan(lab))["north-a"]
-    assert run(operations.create(lab.world(), wanted(), "g1")).zone == "north-b"
+    assert run(operations.create(lab.world(), wanted(), "g1")).placement.zone == "north-b"
     lab.alpha.enabled = {("north", "north-a")}
     assert closed_places.look_again(lab.world(), "alpha", lab.offers) == [("north", "north-a")]
     assert plan(lab).best.zone == "north-a"
@@ -129,5 +131,7 @@ def test_where_nothing_else_is_acceptable_a_purchase_asks_closed_places_too(lab)
     lab.offers = table([offer("alpha", "north", "north-a")])
     lab.alpha.closed = lambda _region, zone: HOW
     record = run(operations.create(lab.world(), wanted(), "g1"))
-    assert record.zone == "north-a" and lab.said("as far as is known; asking them all the same")
+    assert record.placement.zone == "north-a" and lab.said(
+        "as far as is known; asking them all the same"
+    )
     assert closed_rows(plan(lab)) == {}

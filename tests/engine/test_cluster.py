@@ -45,7 +45,7 @@ def test_b26_killed_between_call_and_answer(lab) -> None:
     record = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == len(lab.alive) == 1
     assert lab.alive[0].mark.generation == record.generation == "g2"
-    assert record.micro_usd == 10_000_000
+    assert record.price.micro_usd == 10_000_000
     assert lab.said("adopted")
 
 
@@ -178,7 +178,7 @@ def test_b29_gone_is_none_and_blocks_the_place(lab) -> None:
     lab.alpha.preempt(record.handles[0])
     assert run(operations.read(world, record)) is None
     assert [block.scope.zone for block in world.journal.blocks("rehearsal")] == ["north-a"]
-    assert run(operations.create(world, wanted(), "g2")).zone == "north-b"
+    assert run(operations.create(world, wanted(), "g2")).placement.zone == "north-b"
 
 
 def test_b29_preempted_that_remains_is_shown_and_replaced_delete_first(lab) -> None:

@@ -27,6 +27,7 @@ from providers.model.machine import (
     Mark,
     Node,
 )
+from providers.model.placement import Placement, Price
 
 DOCS = Path(__file__).parents[2] / "docs/reference/edits.md"
 STATUSES = (
@@ -41,19 +42,11 @@ C = Condition
 
 def record(nodes=1, kind="machine", status=RUNNING, **more):
     handles = tuple(Handle("alpha", f"r/{index}") for index in range(nodes))
-    placed = {
-        "region": "r",
-        "zone": "r-a",
-        "machine_type": "m",
-        "gpu_type": "H100",
-        "gpu_count": 8,
-        "nodes": nodes,
-        "capacity": "spot",
-        "micro_usd": 10_000_000,
-        "handles": handles,
-        "kind": kind,
-    }
-    return ClusterRecord("rehearsal", "o", "train", "g", "f", status, "alpha", **{**placed, **more})
+    where = Placement("alpha", "r", "r-a", "m", "H100", 8, nodes, "spot")
+    made = ClusterRecord(
+        *("rehearsal", "o", "train", "g", "f", status, where, Price(10_000_000), handles), kind=kind
+    )
+    return made._replace(**more)
 
 
 def node(status, index=0, kind="machine", **more):
@@ -142,7 +135,7 @@ def test_lost_cluster_that_an_interrupted_run_placed_anew_has_moved(status) -> N
     """Its record stands at the new machine; what remains of the previous one must go."""
     there = node(RUNNING, 7)._replace(zone="r-b")
     after = classify(record(), observed(status, extra=(there,)), 0.0)
-    assert (after.condition, after.record.zone) == (C.MOVED, "r-b")
+    assert (after.condition, after.record.placement.zone) == (C.MOVED, "r-b")
     remains = [] if status == GONE else [Handle("alpha", "r/0")]
     assert [left.handle for left in after.orphans] == remains
 
@@ -151,7 +144,7 @@ def test_lost_cluster_that_an_interrupted_run_placed_anew_has_moved(status) -> N
 def test_cluster_that_is_not_lost_stays_and_the_other_machine_is_an_orphan(status) -> None:
     there = node(RUNNING, 7)._replace(zone="r-b")
     after = classify(record(), observed(status, extra=(there,)), 0.0)
-    assert after.condition is not C.MOVED and after.record.zone == "r-a"
+    assert after.condition is not C.MOVED and after.record.placement.zone == "r-a"
     assert after.orphans == (there,)
 
 
@@ -212,7 +205,9 @@ def test_preview_has_words_for_each_condition_that_a_record_shows() -> None:
             KINDS, POLICIES, (None, 5_000_000), (None, 7_000_000)
         ):
             status = {C.DONE: ENDED, C.HALTED: STOPPED, C.MOVED: RUNNING}.get(condition, condition)
-            given = record(2, kind, str(status), micro_usd=now, detail="1 of 2 machines are left")
+            given = record(
+                2, kind, str(status), price=Price(now), detail="1 of 2 machines are left"
+            )
             case = PreviewCase(given, new, policy)
             for text in (step.preview(case), step.replaced(case)):
                 assert (text and "alpha" in text) or "`run`" in text or "beside the rest" in text
@@ -221,7 +216,9 @@ def test_preview_has_words_for_each_condition_that_a_record_shows() -> None:
 @pytest.mark.parametrize("stops", [True, False])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_diff_replaces_only_what_was_taken_back_or_no_longer_serves(policy, stops) -> None:
-    changed = record(bought=(("gpu_count", 8),), gpu_count=4, detail="gpu_count: 8 -> 4")
+    changed = record(bought=(("gpu_count", 8),), detail="gpu_count: 8 -> 4").with_terms(
+        {"gpu_count": 4}
+    )
 
     def replaces(condition, given, serves):
         return STEPS[condition].replaces(DiffCase(given, policy, stops, lambda: serves)).replaces

@@ -109,15 +109,17 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk) -> None:
     assert (
         *(
             record.provider,
-            record.zone,
-            record.machine_type,
-            record.gpu_type,
-            record.gpu_count,
+            record.placement.zone,
+            record.placement.machine_type,
+            record.placement.gpu_type,
+            record.placement.gpu_count,
             record.status,
             record.reasons,
         ),
     ) == ("aws", "use1-az1", "p5.48xlarge", "H100", 8, "running", ())
-    assert record.micro_usd == 55_040_000 and [attempt.provider for attempt in record.attempts] == [
+    assert record.price.micro_usd == 55_040_000 and [
+        attempt.provider for attempt in record.attempts
+    ] == [
         "gcp",
         "aws",
     ]
@@ -137,7 +139,7 @@ def test_b21_a_vcpu_limit_costs_one_call_a_region(walk) -> None:
     w = walk(regions=("us-east-1", "us-east-2"))
     w.store.set_quota("aws", "us-east-1", "L-417A185B", 0)
     record = w.create()
-    assert (record.region, w.calls("ec2.CreateFleet")) == ("us-east-2", 2)
+    assert (record.placement.region, w.calls("ec2.CreateFleet")) == ("us-east-2", 2)
     assert (
         record.attempts[0].outcome,
         record.attempts[0].code,
@@ -162,11 +164,11 @@ def test_b29_a_preempted_machine_is_placed_anew(walk) -> None:
 
     w = walk(spot="only", regions=("us-east-1",))
     record = w.create()
-    assert (record.capacity, record.zone) == ("spot", "use1-az1")
+    assert (record.placement.capacity, record.placement.zone) == ("spot", "use1-az1")
     assert console.preempt(w.store, record.machines[0].name) == 1
     assert w.run(operations.read(w.world, record)) is None
     again = w.create("gen2")
-    assert again.zone == "use1-az2" and len(machines()) == 1
+    assert again.placement.zone == "use1-az2" and len(machines()) == 1
 
 
 @pytest.mark.parametrize("provider", ["gcp", "aws"])
@@ -189,9 +191,9 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
     seen = w.run(operations.read(w.world, record, "replace-node"))
     assert seen.status == "degraded" and "preempted" in seen.reasons[0]
     after = w.run(operations.update(w.world, seen, w.wanted))
-    assert ("running", record.zone, 2, ()) == (
+    assert ("running", record.placement.zone, 2, ()) == (
         after.status,
-        after.zone,
+        after.placement.zone,
         len(after.handles),
         after.reasons,
     )
@@ -200,9 +202,9 @@ def test_b45_a_lost_node_is_got_again_beside_the_rest(walk, provider) -> None:
         and record.handles[1] not in after.handles
         and len(machines()) == 2
     )
-    assert record.micro_usd == after.micro_usd
+    assert record.price.micro_usd == after.price.micro_usd
     if provider == "aws":
-        ec2 = w.world.adapter("aws").real.client.service("ec2", after.region)
+        ec2 = w.world.adapter("aws").real.client.service("ec2", after.placement.region)
         ids = [handle.native_id.partition("/")[2] for handle in after.handles]
         found = [
             item["Placement"]["GroupName"]

@@ -70,7 +70,7 @@ def test_an_unreachable_cloud_is_no_drift(lab) -> None:
     world, record, _ = edited(lab, **ONE)
     lab.alpha.fail("observe", Transient("503", provider="alpha"), times=99)
     seen = run(operations.read(world, record))
-    assert (seen.bought, seen.gpu_count) == ((), 8)
+    assert (seen.bought, seen.placement.gpu_count) == ((), 8)
 
 
 def test_the_price_is_of_what_is_there_now(lab) -> None:
@@ -78,9 +78,9 @@ def test_the_price_is_of_what_is_there_now(lab) -> None:
     edited back it costs what it did.
     """
     world, record, seen = edited(lab, **ONE)
-    assert (record.micro_usd, seen.micro_usd) == (10_000_000, 2_000_000)
+    assert (record.price.micro_usd, seen.price.micro_usd) == (10_000_000, 2_000_000)
     edit(lab, record.handles[0], gpu_count=3)
-    assert run(operations.read(world, seen)).micro_usd is None
+    assert run(operations.read(world, seen)).price.micro_usd is None
     edit(lab, record.handles[0], gpu_count=8, machine_type="a3-highgpu-8g")
     back = run(operations.read(world, seen))
     assert back == record._replace(machines=back.machines)
@@ -90,7 +90,12 @@ def test_a_machine_that_no_longer_serves_is_replaced(lab) -> None:
     """One machine exists afterwards, as declared, in a place that the edit has not barred."""
     world, record, seen = edited(lab, **ONE)
     after = run(operations.update(world, seen, wanted()))
-    assert (after.gpu_count, after.zone, after.bought, after.micro_usd) == (
+    assert (
+        after.placement.gpu_count,
+        after.placement.zone,
+        after.bought,
+        after.price.micro_usd,
+    ) == (
         8,
         "north-a",
         (),
@@ -103,7 +108,7 @@ def test_an_update_finds_it_by_itself(lab) -> None:
     """An update without a look before it acts on the edit too."""
     world, record, _ = edited(lab, **ONE)
     after = run(operations.update(world, record, wanted()))
-    assert after.gpu_count == 8 and after.handles != record.handles
+    assert after.placement.gpu_count == 8 and after.handles != record.handles
 
 
 def test_a_machine_that_serves_as_it_is_now_is_kept(lab) -> None:
@@ -113,7 +118,7 @@ def test_a_machine_that_serves_as_it_is_now_is_kept(lab) -> None:
     world, record, seen = edited(lab, machine_type="a3-megagpu-8g")
     assert drift.text(seen) == "machine_type: a3-highgpu-8g -> a3-megagpu-8g, changed at alpha"
     after = run(operations.update(world, seen, wanted()))
-    assert (after.handles, after.machine_type, after.bought, after.micro_usd) == (
+    assert (after.handles, after.placement.machine_type, after.bought, after.price.micro_usd) == (
         record.handles,
         "a3-megagpu-8g",
         (),
@@ -126,7 +131,11 @@ def test_a_declaration_that_asks_for_what_is_there_keeps_it(lab) -> None:
     """The declaration was changed to what the edit made of it."""
     world, record, seen = edited(lab, gpu_type="A100-80GB", machine_type="a2-ultragpu-8g")
     after = run(operations.update(world, seen, wanted(ask("A100-80GB"))))
-    assert (after.handles, after.gpu_type, after.bought) == (record.handles, "A100-80GB", ())
+    assert (after.handles, after.placement.gpu_type, after.bought) == (
+        record.handles,
+        "A100-80GB",
+        (),
+    )
 
 
 def test_on_loss_report_only_tells(lab) -> None:
@@ -135,7 +144,11 @@ def test_on_loss_report_only_tells(lab) -> None:
     world, record, seen = edited(lab, want, **ONE)
     assert lab.said("`on_loss: report` leaves it so")
     after = run(operations.update(world, seen, want))
-    assert (after.handles, after.gpu_count, after.bought) == (record.handles, 1, seen.bought)
+    assert (after.handles, after.placement.gpu_count, after.bought) == (
+        record.handles,
+        1,
+        seen.bought,
+    )
     assert lab.creates == 1
 
 
@@ -145,7 +158,7 @@ def test_one_of_several_is_lost_to_its_cluster(lab) -> None:
     """
     want = wanted(ask(nodes=3), setup=Setup(on_loss="replace-node"))
     world, record, seen = edited(lab, want, **ONE)
-    assert (seen.status, seen.gpu_count) == ("degraded", 8)
+    assert (seen.status, seen.placement.gpu_count) == ("degraded", 8)
     assert (
         "is drifted (machine_type: a3-highgpu-8g -> a3-highgpu-1g, gpu_count: 8 -> 1)"
         in seen.reasons[0]
@@ -191,7 +204,7 @@ def test_a_machine_edited_while_it_is_stopped_stays_stopped(lab) -> None:
     stopped = run(operations.update(world, record, off))
     edit(lab, record.handles[0], **ONE)
     seen = run(operations.read(world, stopped))
-    assert (seen.status, seen.gpu_count) == ("stopped", 1)
+    assert (seen.status, seen.placement.gpu_count) == ("stopped", 1)
     still = run(operations.update(world, seen, off))
     assert (still.status, still.handles) == ("stopped", record.handles)
 

@@ -40,7 +40,7 @@ def test_the_error_and_the_record_say_that_nothing_runs(lab) -> None:
     assert isinstance(error, Emptied) and error.attempts
     assert (
         error.record.status,
-        error.record.micro_usd,
+        error.record.price.micro_usd,
         error.record.handles,
         error.record.generation,
     ) == (

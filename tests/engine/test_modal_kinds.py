@@ -86,7 +86,7 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     same spec adopts it; delete leaves nothing.
     """
     record = rig.create(rig.wanted(JOB))
-    assert (record.status, record.kind, record.gpu_type, record.reasons) == (
+    assert (record.status, record.kind, record.placement.gpu_type, record.reasons) == (
         "running",
         "job",
         "L4",
@@ -221,16 +221,16 @@ def test_a_service_is_updated_in_place_at_its_new_price(rig) -> None:
     nothing else changes.
     """
     record = rig.create(rig.wanted(SERVICE))
-    assert record.machines[0].url.startswith("https://") and record.micro_usd == 1_612_188
+    assert record.machines[0].url.startswith("https://") and record.price.micro_usd == 1_612_188
     more = {"modal": {**SERVICE["options"]["modal"], "max_containers": 4}}
     after = rig.run(operations.update(rig.world, record, rig.wanted(SERVICE, options=more)))
     assert (record.handles, 2 * 1_612_188, 2) == (
         after.handles,
-        after.micro_usd,
+        after.price.micro_usd,
         rig.sent("AppPublish"),
     )
     again = rig.run(operations.update(rig.world, after, rig.wanted(SERVICE, options=more)))
-    assert (after.micro_usd, 2) == (again.micro_usd, rig.sent("AppPublish"))
+    assert (after.price.micro_usd, 2) == (again.price.micro_usd, rig.sent("AppPublish"))
     public = rig.run(
         operations.update(rig.world, again, rig.wanted(SERVICE, options=more, expose="public"))
     )
@@ -256,10 +256,10 @@ def test_one_walk_takes_the_whole_list(rig) -> None:
     rig.store.set_stock("modal", "", "", "", 0, gpu="L4")
     record = rig.create(rig.wanted(JOB, fallback=["A10"]))
     assert (
-        record.gpu_type,
+        record.placement.gpu_type,
         record.entry,
         rig.sent("AppPublish"),
-    ) == ("A10", 1, 1) and record.micro_usd == 1_108_494
+    ) == ("A10", 1, 1) and record.price.micro_usd == 1_108_494
 
 
 def test_a_killed_runs_service_is_adopted(rig) -> None:

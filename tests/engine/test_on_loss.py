@@ -36,7 +36,13 @@ def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab) -> None:
         and "the next `up` gets what is lost again in the same place" in seen.reasons[0]
     )
     after = run(operations.update(world, seen, want))
-    assert (after.status, after.reasons, after.leftovers, after.nodes, after.zone) == (
+    assert (
+        after.status,
+        after.reasons,
+        after.leftovers,
+        after.placement.nodes,
+        after.placement.zone,
+    ) == (
         "running",
         (),
         (),
@@ -51,7 +57,7 @@ def test_b45_replace_node_gets_what_is_lost_beside_the_rest(lab) -> None:
         record.handles[:2],
         "north-a",
     )
-    assert after.micro_usd == record.micro_usd
+    assert after.price.micro_usd == record.price.micro_usd
     assert run(operations.read(world, after, "replace-node")).reasons == ()
     run(operations.delete(world, after))
     assert lab.alive == []
@@ -129,7 +135,7 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
         assert seen.handles == record.handles or len(seen.leftovers) == 0
     after = run(operations.update(again, seen, want))
     assert lab.creates == creates
-    assert (after.status, after.nodes, len(after.handles)) == ("running", 3, 3)
+    assert (after.status, after.placement.nodes, len(after.handles)) == ("running", 3, 3)
     assert {node.handle for node in lab.alive} == set(after.handles)
 
 
@@ -149,7 +155,13 @@ def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(
     monkeypatch.undo()
     monkeypatch.setenv("GPUS_HOME", str(lab.home))
     whole = run(operations.read(lab.world(), seen, "replace-node"))
-    assert (whole.status, whole.nodes, len(whole.handles), whole.reasons, whole.leftovers) == (
+    assert (
+        whole.status,
+        whole.placement.nodes,
+        len(whole.handles),
+        whole.reasons,
+        whole.leftovers,
+    ) == (
         "running",
         3,
         3,

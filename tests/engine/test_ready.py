@@ -66,7 +66,7 @@ def test_b30_a_machine_that_its_cloud_ended_is_waited_for_no_longer_than_one_pol
 
     probe = North(lab, (FOREVER, ProbeResult(CLOSED, "refused")), on=end)
     _, record = create(lab, probe)
-    assert record.region == "south" and record.status == "running"
+    assert record.placement.region == "south" and record.status == "running"
     first = record.attempts[0]
     assert (first.outcome, first.code) == (
         "HalfMade",
@@ -81,7 +81,7 @@ def test_b30_a_port_that_comes_late_is_waited_for(lab) -> None:
     """Running without a port for 170 s, then ready: it is kept, and one place was asked."""
     probe = Staged(lab, (170, ProbeResult(NO_ADDRESS, "its ssh port is not mapped yet")))
     _, record = create(lab, probe)
-    assert record.region == "north" and len(record.attempts) == 1 == len(lab.alive)
+    assert record.placement.region == "north" and len(record.attempts) == 1 == len(lab.alive)
     assert 170 <= probe.looks[-1][1] <= 176
     assert lab.said("waiting until it is ready: no address")
 
@@ -124,7 +124,7 @@ def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab) -> None:
         (FOREVER, ProbeResult(WRONG_GPUS, "7 of 8 GPUs answer", final=True)),
     )
     _, record = create(lab, probe)
-    assert record.region == "south"
+    assert record.placement.region == "south"
     first = record.attempts[0]
     assert (
         first.code == WRONG_GPUS
@@ -152,7 +152,9 @@ def test_a_cloud_that_cannot_be_asked_for_a_moment_does_not_end_the_wait(lab) ->
         ),
     )
     _, record = create(lab, probe)
-    assert record.region == "north" and lab.said("could not be asked how its machines are")
+    assert record.placement.region == "north" and lab.said(
+        "could not be asked how its machines are"
+    )
 
 
 def test_killed_during_the_wait_the_next_run_goes_on_with_that_machine(lab) -> None:

@@ -26,7 +26,7 @@ def on_fallback(lab):
     lab.alpha.stock["north-a", "spot"] = 0
     world, want = lab.world(), wanted(ask("H100", "A100-80GB"))
     record = run(operations.create(world, want, "g1"))
-    assert record.gpu_type == "A100-80GB" and record.entry == 1
+    assert record.placement.gpu_type == "A100-80GB" and record.entry == 1
     world.journal.unblock("rehearsal")
     return world, want, record
 
@@ -36,7 +36,7 @@ def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab) -> Non
     world, want, record = on_fallback(lab)
     del lab.alpha.stock["north-a", "spot"]
     after = run(operations.reclaim(world, record, want))
-    assert (after.gpu_type, after.generation, after.reasons) == ("H100", "g1", ())
+    assert (after.placement.gpu_type, after.generation, after.reasons) == ("H100", "g1", ())
     assert [node.handle for node in lab.alive] == list(after.handles)
     run(operations.delete(world, after))
     assert lab.alive == []
@@ -59,7 +59,7 @@ def test_reclaim_that_cannot_release_the_fallback_says_what_costs(lab) -> None:
     lab.beta.fail("delete", errors.Transient("503", provider="beta"), times=7)
     after = run(operations.reclaim(world, record, want))
     assert (
-        after.gpu_type == "H100"
+        after.placement.gpu_type == "H100"
         and after.leftovers == record.handles
         and "previous placement" in after.reasons[0]
     )
@@ -136,7 +136,7 @@ def test_stray_is_adopted_by_native_id(lab) -> None:
     """
     world, record = made(lab)
     found = run(operations.adopt_stray(world, "alpha", record.handles[0].native_id))
-    assert (found.owner, found.cluster, found.generation, found.micro_usd) == (
+    assert (found.owner, found.cluster, found.generation, found.price.micro_usd) == (
         "own",
         "train",
         "g1",

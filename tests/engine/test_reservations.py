@@ -72,7 +72,10 @@ def test_walk_goes_on_past_a_reservation_that_is_used_up(cloud, after) -> None:
     """
     cloud.reserve("yours")
     record = cloud.up("train", "reservation(mine)", after)
-    assert record.status == "running" and (record.capacity, record.reservation) == (
+    assert record.status == "running" and (
+        record.placement.capacity,
+        record.placement.reservation,
+    ) == (
         after.partition("(")[0],
         "yours" if "yours" in after else "",
     )
@@ -94,7 +97,7 @@ def test_reservation_too_small_for_all_nodes_is_used_up(cloud) -> None:
     cloud.reserve("wide", 2)
     cloud.up("half", "reservation(wide)")
     record = cloud.up("train", "reservation(wide)", "on-demand", nodes=2)
-    assert record.capacity == "on-demand" and len(record.handles) == 2
+    assert record.placement.capacity == "on-demand" and len(record.handles) == 2
     assert "reservation wide has too little free" in " ".join(" ".join(cloud.lines).split())
 
 
@@ -111,4 +114,4 @@ def test_with_nothing_after_it_the_end_says_what_to_do(cloud) -> None:
         str(ended.value).split()
     )
     cloud.reserve("yours")
-    assert cloud.up("train", "reservation(yours)").reservation == "yours"
+    assert cloud.up("train", "reservation(yours)").placement.reservation == "yours"

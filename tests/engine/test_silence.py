@@ -89,7 +89,7 @@ def test_an_answer_begins_the_count_anew(wide) -> None:
     for error, times in ((lost("alpha"), 2), (sold_out, 1), (lost("alpha"), 2)):
         wide.alpha.fail("submit", error, times=times)
     record = run(operations.create(wide.world(), wanted(), "g1"))
-    assert ("alpha", REGIONS[5]) == (record.provider, record.region)
+    assert ("alpha", REGIONS[5]) == (record.provider, record.placement.region)
 
 
 def test_one_region_that_is_down_leaves_the_others(lab) -> None:
@@ -106,7 +106,7 @@ def test_one_region_that_is_down_leaves_the_others(lab) -> None:
     lab.alpha.group = lambda candidates: 1
     lab.alpha.fail("submit", lost("alpha"), times=4)
     record = run(operations.create(lab.world(), wanted(), "g1"))
-    assert record.region == "south"
+    assert record.placement.region == "south"
 
 
 def test_where_one_region_is_all_there_is_attempts_count() -> None:

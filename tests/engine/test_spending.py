@@ -186,7 +186,7 @@ def test_b45_nothing_is_bought_that_does_not_fit(november) -> None:
     record = run(
         operations.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1")
     )
-    assert record.zone == "north-a" and budget.sums(world.clock.now()).running > 99 * USD
+    assert record.placement.zone == "north-a" and budget.sums(world.clock.now()).running > 99 * USD
     with pytest.raises(GpusError, match="too much"):
         run(
             operations.create(

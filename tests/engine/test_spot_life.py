@@ -89,9 +89,9 @@ def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, prov
     assert rig.read(record) is None
     assert rig.heard("was preempted and deleted")
     (block,) = rig.world.journal.blocks("rehearsal")
-    assert block.scope.covers(record) and "taken back" in block.reason
+    assert block.scope.covers(record.placement) and "taken back" in block.reason
     again = asyncio.run(operations.create(rig.world, wanted, "g2"))
-    assert again.zone != record.zone
+    assert again.placement.zone != record.placement.zone
 
 
 def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig) -> None:
@@ -103,7 +103,7 @@ def test_b29_a_machine_that_remains_of_a_preemption_is_preempted_not_stopped(rig
     seen = rig.read(record)
     assert (seen.status, seen.reasons) == ("preempted", ()) and rig.heard("gcp took it back")
     after = rig.update(seen, wanted)
-    assert after.status == "running" and after.zone != record.zone
+    assert after.status == "running" and after.placement.zone != record.placement.zone
     assert [node.handle for node in rig.world.adapter("gcp").find("owner1")] == list(after.handles)
 
 

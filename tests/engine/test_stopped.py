@@ -61,7 +61,7 @@ def test_b41_a_start_without_room_keeps_the_stopped_machine(lab) -> None:
     with pytest.raises(
         errors.GpusError,
         match=(
-            f"could not be started again in {record.zone}, so it stays stopped, and in the state:"
+            f"could not be started again in {record.placement.zone}, so it stays stopped, and in the state:"
             " none there"
         ),
     ):

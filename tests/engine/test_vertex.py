@@ -86,9 +86,9 @@ def test_a_finished_job_is_done_and_never_bought_again(rig) -> None:
     assert (
         record.status,
         record.kind,
-        record.gpu_type,
-        record.region,
-        record.zone,
+        record.placement.gpu_type,
+        record.placement.region,
+        record.placement.zone,
     ) == ("running", "job", "L4", "us-central1", "")
     rig.store.advance(60)
     record = rig.read(record)
@@ -261,7 +261,7 @@ def test_no_room_is_the_next_region(rig) -> None:
     """
     rig.store.set_stock("vertex", "us-central1", "", "", 0)
     record = rig.create()
-    assert (record.status, record.region) == ("running", "europe-west4")
+    assert (record.status, record.placement.region) == ("running", "europe-west4")
     assert {"NoCapacity", "acquired"} == {
         attempt.outcome for attempt in record.attempts
     } and record.attempts[0].code == "8"
@@ -285,7 +285,9 @@ def test_a_limit_is_told_with_its_name_and_not_asked_again_there(rig) -> None:
     """The account's limit ends that GPU in that region; another region has its own."""
     rig.store.set_quota("vertex", "us-central1", "custom_model_training_nvidia_l4_gpus", 0)
     record = rig.create()
-    assert record.region == "europe-west4" and record.attempts[0].outcome == "QuotaExceeded"
+    assert (
+        record.placement.region == "europe-west4" and record.attempts[0].outcome == "QuotaExceeded"
+    )
     assert sum(attempt.region == "us-central1" for attempt in record.attempts) == 1
     assert (
         "custom_model_training_nvidia_l4_gpus" in record.attempts[0].message
@@ -308,7 +310,10 @@ def test_a_spot_job_that_was_taken_back_is_placed_anew(rig) -> None:
     rig.store.set_latency("vertex", "job", 90_000)
     wanted = rig.wanted(spot="only", prices=RATES)
     record = rig.create(wanted)
-    assert record.capacity == "spot" and console.preempt(rig.store, record.machines[0].name) == 1
+    assert (
+        record.placement.capacity == "spot"
+        and console.preempt(rig.store, record.machines[0].name) == 1
+    )
     rig.store.advance(30)
     seen = rig.read(record)
     assert seen.status == "preempted"
@@ -359,7 +364,7 @@ def test_a_stray_job_can_be_taken_over_by_its_native_id(rig) -> None:
         found.owner,
         found.cluster,
         found.generation,
-        found.gpu_type,
+        found.placement.gpu_type,
     ) == ("job", "owner1", "train", "g1", "L4")
 
 

@@ -109,7 +109,7 @@ def test_reservations_at_one_place_are_separate_pools(lab) -> None:
     record = create(
         lab, wanted(ask(spot=(Capacity("reservation", "one"), Capacity("reservation", "two"))))
     )
-    assert record.reservation == "two"
+    assert record.placement.reservation == "two"
 
 
 def test_b11_a_passing_fault_at_the_only_place_is_asked_again_as_a_new_order(lab) -> None:

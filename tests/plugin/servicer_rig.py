@@ -11,6 +11,7 @@ from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from providers.engine import operations as engine
+from providers.engine.record import ClusterRecord
 from providers.engine.runtime.world import World
 from providers.plugin import outputs
 from providers.plugin import properties as wire
@@ -105,7 +106,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, result: Any) -> list[tu
 
 
 def state(**more: Any) -> Struct:
-    return struct(outputs.write(a_record()._replace(**more)))
+    own = {name: more[name] for name in more if name in ClusterRecord._fields}
+    return struct(outputs.write(a_record().with_terms(more)._replace(**own)))
 
 
 def diffed(

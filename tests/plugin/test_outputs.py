@@ -4,6 +4,7 @@ import pytest
 
 from providers.engine.record import ClusterRecord
 from providers.model.machine import Attempt, Handle, Node, Setup
+from providers.model.placement import Placement, Price
 from providers.plugin import outputs
 from providers.plugin.schema import CLUSTER_OUTPUTS
 from providers.resources.cluster import GpuCluster
@@ -24,19 +25,14 @@ def a_record(nodes=1, attempts=2, **more):
         generation="ba9876543210",
         fingerprint="0123456789abcdef",
         status="running",
-        provider="gcp",
-        region="us-central1",
-        zone="us-central1-a",
-        machine_type="a3-highgpu-8g",
-        gpu_type="H100",
-        gpu_count=8,
-        nodes=nodes,
-        capacity="spot",
-        micro_usd=10_210_001,
-        price_as_of="2026-07-30",
-        price_source=(
+        placement=Placement(
+            *("gcp", "us-central1", "us-central1-a", "a3-highgpu-8g", "H100", 8, nodes, "spot")
+        ),
+        price=Price(
+            10_210_001,
+            "2026-07-30",
             "a source with a rather long name, as they are:"
-            " owner/repository@0123456789abcdef0123456789abcdef01234567:file.yml"
+            " owner/repository@0123456789abcdef0123456789abcdef01234567:file.yml",
         ),
         handles=handles,
         machines=tuple(
@@ -102,8 +98,7 @@ def test_what_is_held_is_read_back() -> None:
             0,
             reasons=("degraded: 1 of 2",),
             leftovers=(Handle("gcp", "x/y"),),
-            reservation="mine",
-        ),
+        ).with_terms({"reservation": "mine"}),
     ):
         back = outputs.read(outputs.resource_id(record), outputs.write(record))
         assert back == record._replace(attempts=(), machines=())
@@ -111,9 +106,9 @@ def test_what_is_held_is_read_back() -> None:
 
 def test_unknown_prices_are_left_out() -> None:
     """An unknown price is absent, never zero."""
-    written = outputs.write(a_record()._replace(micro_usd=None))
+    written = outputs.write(a_record().with_terms({"micro_usd": None}))
     assert "price_usd_per_hour" not in written
-    assert outputs.read("rehearsal/o/c/g", written).micro_usd is None
+    assert outputs.read("rehearsal/o/c/g", written).price.micro_usd is None
 
 
 def test_the_ssh_line_needs_an_address() -> None:
@@ -160,7 +155,7 @@ def test_the_ssh_line_is_one_that_works() -> None:
         outputs.write(a_record(2), key)["ssh"]
         == "ssh gpus@192.0.2.1 # the first of 2, see handles; a rehearsal: nothing listens there"
     )
-    other = live._replace(provider="aws")
+    other = live.with_terms({"provider": "aws"})
     assert outputs.write(other, Setup())["ssh"] == "ssh gpus@192.0.2.1"
 
 

@@ -7,6 +7,7 @@ from providers.engine.record import ClusterRecord
 from providers.model.ask import Ask, Choice
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
+from providers.model.placement import Placement, Price
 from providers.planner.plan import make
 from providers.plugin import preview
 
@@ -33,15 +34,8 @@ def a_record(provider, usd, gpu="H100", entry=0):
         "g",
         "f",
         "running",
-        provider,
-        "z",
-        "z-1",
-        "m",
-        gpu,
-        8,
-        1,
-        "on-demand",
-        micro_usd=round(usd * 1e6),
+        Placement(provider, "z", "z-1", "m", gpu, 8, 1, "on-demand"),
+        Price(round(usd * 1e6)),
         entry=entry,
     )
 

@@ -19,7 +19,7 @@ def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity
     """EC2's one-time Spot machines, and the providers that keep no stopped machine."""
     with pytest.raises(SpecError, match=why):
         preconditions.check_stop(
-            a_record()._replace(provider=provider, capacity=capacity), diff.Verdict()
+            a_record().with_terms({"provider": provider, "capacity": capacity}), diff.Verdict()
         )
 
 
@@ -30,5 +30,5 @@ def test_b36_what_cannot_be_stopped_is_refused_in_the_preview(provider, capacity
 def test_what_can_be_stopped_is_not_refused(provider, capacity) -> None:
     """Google Cloud, and EC2 on demand or in a reservation."""
     preconditions.check_stop(
-        a_record()._replace(provider=provider, capacity=capacity), diff.Verdict()
+        a_record().with_terms({"provider": provider, "capacity": capacity}), diff.Verdict()
     )

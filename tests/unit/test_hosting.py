@@ -1,7 +1,6 @@
 """What a declared program needs of a machine's disk and load time, in plans and in orders."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -11,7 +10,9 @@ from providers.adapters.clore import market
 from providers.adapters.clore.options import Options
 from providers.cli.stackfile import read as read_stack
 from providers.engine.market import host_fit
+from providers.engine.record import ClusterRecord
 from providers.model.machine import Setup
+from providers.model.placement import Placement
 from providers.model.spec import read_cluster
 from providers.model.workload import Override
 from providers.planner import render
@@ -260,32 +261,28 @@ def test_clores_hosts_are_held_against_what_the_program_needs() -> None:
     )
 
 
-class Running(NamedTuple):
-    provider: str = "gcp"
-    machine_type: str = "a3-highgpu-8g"
-    gpu_type: str = "H100"
-    gpu_count: int = 8
-    nodes: int = 1
-    applied: tuple[tuple[str, str], ...] = ()
+def runs(provider="gcp", machine_type="a3-highgpu-8g", disk=()):
+    where = Placement(provider, machine_type=machine_type, gpu_type="H100", gpu_count=8, nodes=1)
+    return ClusterRecord("live", "o", "c", "g", "f", "running", where, applied=disk)
 
 
 @pytest.mark.parametrize(
     ("model", "record", "why"),
     [
-        ("meta-llama/Llama-3.1-8B", Running(), ""),
+        ("meta-llama/Llama-3.1-8B", runs(), ""),
         (
             "meta-llama/Llama-3.1-70B",
-            Running(),
+            runs(),
             "its disk has 100 GiB, it takes 191 GiB (weights 131.4",
         ),
-        ("meta-llama/Llama-3.1-70B", Running(applied=(("disk_gib", "230"),)), ""),
+        ("meta-llama/Llama-3.1-70B", runs(disk=(("disk_gib", "230"),)), ""),
         (
             "meta-llama/Llama-3.1-405B",
-            Running(applied=(("disk_gib", "2000"),)),
+            runs(disk=(("disk_gib", "2000"),)),
             "H100:8 does not hold it: ",
         ),
-        ("foo/unknown", Running(), ""),
-        ("meta-llama/Llama-3.1-70B", Running(provider="modal", machine_type="container-8"), ""),
+        ("foo/unknown", runs(), ""),
+        ("meta-llama/Llama-3.1-70B", runs(provider="modal", machine_type="container-8"), ""),
     ],
 )
 def test_a_running_machine_that_another_model_outgrows_is_told(model, record, why) -> None:

@@ -16,6 +16,7 @@ from providers.engine.market.offers import whole
 from providers.model.ask import Ask, Capacity, Choice, PriceOverride, gpu_text
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
+from providers.model.placement import Placement, Price
 from providers.planner import check, rank, render, rules, suggest
 from providers.planner.doubt import Doubts
 from providers.planner.plan import make
@@ -134,25 +135,15 @@ def test_what_runs_at_a_stranger_is_not_given_up_because_the_rule_changed() -> N
     """A placement bought under older rules still satisfies a declaration that names no providers;
     one that names others replaces it.
     """
-
-    class Runs:
-        provider, region, gpu_type, gpu_count, nodes, capacity, reservation = (
-            "bazaar",
-            "z",
-            "H100",
-            8,
-            1,
-            "on-demand",
-            "",
-        )
-
-    assert check.satisfied(ask(), Runs) == 0
-    assert check.satisfied(ask(providers=("gcp",)), Runs) is None
+    runs = Placement("bazaar", "z", "", "", "H100", 8, 1, "on-demand")
+    assert check.satisfied(ask(), runs) == 0
+    assert check.satisfied(ask(providers=("gcp",)), runs) is None
 
 
 def place(entry=0, usd=10.0, gpu="H100"):
     micro_usd = None if usd is None else round(usd * 1e6)
-    return SimpleNamespace(entry=entry, micro_usd=micro_usd, gpu_type=gpu, gpu_count=8, nodes=1)
+    where = Placement(gpu_type=gpu, gpu_count=8, nodes=1)
+    return SimpleNamespace(entry=entry, placement=where, price=Price(micro_usd))
 
 
 def test_a_cheaper_place_of_the_same_choice_is_never_preferred_to_what_runs() -> None:

@@ -4,6 +4,7 @@ from providers.catalog.table import table
 from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.place import Block, Scope
+from providers.model.placement import Placement
 from providers.planner import check, rules
 from providers.planner.plan import make
 from tests.present import present
@@ -148,7 +149,7 @@ def test_b15_an_override_gives_a_price_that_the_catalog_lacks() -> None:
         ABLE,
     )
     assert [candidate.micro_usd for candidate in plan.candidates] == [50_000_000, 50_000_000]
-    assert {candidate.price_source for candidate in plan.candidates} == {"prices.overrides"}
+    assert {candidate.price.source for candidate in plan.candidates} == {"prices.overrides"}
 
 
 def test_the_first_override_that_matches_wins() -> None:
@@ -366,16 +367,7 @@ def test_an_empty_table_is_a_plan_without_candidates() -> None:
     assert (plan.best, plan.rejections, plan.warnings) == (None, (), ("gcp: unreachable",))
 
 
-class Place:
-    provider, region, gpu_type, gpu_count, nodes, capacity, reservation = (
-        "gcp",
-        "us-central1",
-        "H100-PCIe",
-        8,
-        1,
-        "spot",
-        "",
-    )
+PLACE = Placement("gcp", "us-central1", "", "", "H100-PCIe", 8, 1, "spot")
 
 
 def test_satisfied_names_the_entry_that_still_holds() -> None:
@@ -383,14 +375,14 @@ def test_satisfied_names_the_entry_that_still_holds() -> None:
     capacity; else none.
     """
     entry = Choice("H100", 8, capacity=SPOT_FIRST)
-    assert check.satisfied(ask(entry), Place) == 0
-    assert check.satisfied(ask(("H200", 8), entry), Place) == 1
+    assert check.satisfied(ask(entry), PLACE) == 0
+    assert check.satisfied(ask(("H200", 8), entry), PLACE) == 1
     for other in (
         entry._replace(exact=True),
         entry._replace(gpu_count=4),
         entry._replace(nodes=2),
         entry._replace(capacity=(Capacity("on-demand"),)),
     ):
-        assert check.satisfied(ask(other), Place) is None
-    assert check.satisfied(ask(entry, providers=("aws",)), Place) is None
-    assert check.satisfied(ask(entry, regions=("us-east1",)), Place) is None
+        assert check.satisfied(ask(other), PLACE) is None
+    assert check.satisfied(ask(entry, providers=("aws",)), PLACE) is None
+    assert check.satisfied(ask(entry, regions=("us-east1",)), PLACE) is None

@@ -14,10 +14,11 @@ from providers.model.capability import Capabilities
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter, Placement
+    from providers.adapters.base import Adapter
     from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
+    from providers.model.placement import Placement
     from providers.model.worlds import RehearsedCloud
 
 NAME = "aws"

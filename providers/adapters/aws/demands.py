@@ -15,9 +15,9 @@ from providers.model.place import Scope
 
 if TYPE_CHECKING:
     from providers.adapters.aws.options import Options
-    from providers.adapters.base import Placement
     from providers.model.machine import Order, Setup
     from providers.model.offer import Candidate
+    from providers.model.placement import Placement
 
 
 def timed_idle(order: Order) -> bool:

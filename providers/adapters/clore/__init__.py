@@ -14,8 +14,9 @@ from providers.model.host import Host
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter, Placement
+    from providers.adapters.base import Adapter
     from providers.model.machine import Setup
+    from providers.model.placement import Placement
     from providers.model.workload import Program
     from providers.model.worlds import RehearsedCloud
 

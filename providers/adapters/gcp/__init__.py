@@ -15,10 +15,11 @@ from providers.model.worlds import REHEARSAL
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.adapters.base import Adapter, NetworkRequest, Placement
+    from providers.adapters.base import Adapter, NetworkRequest
     from providers.model.host import Host
     from providers.model.machine import Node, Setup
     from providers.model.offer import Candidate
+    from providers.model.placement import Placement
     from providers.model.worlds import RehearsedCloud
 
 NAME = "gcp"

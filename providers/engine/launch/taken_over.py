@@ -51,7 +51,7 @@ async def confirmed(
     raise stop_signal.stopped(
         record.cluster,
         f"what this run bought could not be deleted: {left.why};"
-        f" {bill(left.handles, record.micro_usd)}",
+        f" {bill(left.handles, record.price.micro_usd)}",
     )
 
 

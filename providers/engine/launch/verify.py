@@ -33,8 +33,8 @@ def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
             return placed
     first = candidates[0]
     wanted = (
-        f"{first.nodes} x {first.machine_type} with {first.gpu_type}:{first.gpu_count} in"
-        f" {first.zone or first.region}"
+        f"{first.nodes} x {first.machine_type} with {first.placement.gpu} in"
+        f" {first.placement.where}"
     )
     kind = NotWhatWasSold if other else HalfMade
     where = [Scope(first.provider, first.region, first.zone, first.machine_type)] if other else []
@@ -63,7 +63,7 @@ def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
                 f"{node.name}, of which {node.handle.provider} reports {node.contradiction}",
                 True,
             )
-        for name, found in differences(placed, node).items():
+        for name, found in differences(placed.placement, node).items():
             return f"{node.name} with {found} instead of {getattr(placed, name)}", True
     return "", False
 

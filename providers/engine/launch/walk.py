@@ -427,7 +427,7 @@ class _Walk:
                 region=first.region,
                 zones=tuple(dict.fromkeys(each.zone for each in candidates if each.zone)),
                 machine_types=tuple(dict.fromkeys(each.machine_type for each in candidates)),
-                gpu=f"{first.gpu_type}:{first.gpu_count}",
+                gpu=first.placement.gpu,
                 capacity=first.capacity,
                 micro_usd=first.micro_usd,
                 outcome=outcome,

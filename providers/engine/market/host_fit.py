@@ -8,16 +8,17 @@ place, an order for its own. Pure.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+from providers.engine.record import DISK
 from providers.model.duration import text as duration_text
 from providers.model.money import HOURS_PER_MONTH, per_hour
-from providers.model.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from providers.adapters.base import Manifest
+    from providers.engine.record import ClusterRecord
     from providers.model.ask import Ask, Choice
     from providers.model.host import Host
     from providers.model.machine import Setup
@@ -73,16 +74,9 @@ def with_disk(setup: Setup, found: Hosted | None) -> Setup:
     return setup if found is None else setup._replace(disk_gib=found.disk_gib)
 
 
-class Running(Placement, Protocol):
-    """A placement that runs now; `applied` has the disk that was bought,
-    where one was asked for.
-    """
-
-    @property
-    def applied(self) -> tuple[tuple[str, str], ...]: ...
-
-
-def outgrown(ask: Ask, entry: Choice, running: Running, manifests: Mapping[str, Manifest]) -> str:
+def outgrown(
+    ask: Ask, entry: Choice, record: ClusterRecord, manifests: Mapping[str, Manifest]
+) -> str:
     """Why a running placement can't take the workload as it is declared now: its GPUs do not hold
     it, or its disk does not; nothing where it can.
     """
@@ -90,11 +84,11 @@ def outgrown(ask: Ask, entry: Choice, running: Running, manifests: Mapping[str, 
         return ""
     from providers.workloads.sizing import disk, fit
 
-    gpus = f"{running.gpu_type}:{running.gpu_count}"
+    running = record.placement
     if why := fit.fit(
         ask.workload, entry.override, running.gpu_type, running.gpu_count, running.nodes
     ).why:
-        return f"{gpus} does not hold it: {why}"
+        return f"{running.gpu} does not hold it: {why}"
     manifest = manifests.get(running.provider)
     known = (
         None
@@ -103,7 +97,7 @@ def outgrown(ask: Ask, entry: Choice, running: Running, manifests: Mapping[str, 
     )
     if known is None:
         return ""
-    bought = int(dict(running.applied).get("disk_gib") or known.default_gib)
+    bought = int(dict(record.applied).get(DISK) or known.default_gib)
     need = disk.needed(ask.workload, entry.override)
     least = need.least + known.used_gib if need.least else 0.0
     return (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog.table import OfferTable
 from providers.engine.market.host_fit import hosting
+from providers.model.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,16 +116,10 @@ def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | 
             return ""  # a function is told by its provider
         section = sections.get(provider)
         options = tuple(sorted(section.items())) if isinstance(section, dict) else ()
-        return manifest.limits.unreachable(
-            _Of(machine_type, nodes), setup._replace(options=options)
-        )
+        place = Placement(provider, machine_type=machine_type, nodes=nodes)
+        return manifest.limits.unreachable(place, setup._replace(options=options))
 
     return why
-
-
-class _Of(NamedTuple):
-    machine_type: str
-    nodes: int
 
 
 def fitting(ask: Ask) -> Callable[[Choice, str, int], Fit] | None:

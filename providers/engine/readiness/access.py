@@ -178,7 +178,7 @@ def why_unreachable(world: World, provider: str, placed: Ordered, setup: Setup) 
     if not manifest.capabilities.ssh:
         return f"{provider} takes no ssh"
     return (
-        manifest.limits.unreachable(placed, setup)
+        manifest.limits.unreachable(placed.placement, setup)
         if manifest.limits.unreachable is not None
         else ""
     )

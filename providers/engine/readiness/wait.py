@@ -90,9 +90,7 @@ async def until_ready(
             )
             if worst is None:
                 for note in dict.fromkeys(look.note for look in looks if look.note):
-                    world.report(
-                        "warning", f"{placed.provider} {placed.zone or placed.region}: {note}"
-                    )
+                    world.report("warning", f"{placed.provider} {placed.placement.where}: {note}")
                 return nodes
             last = worst
             if worst.final or world.clock.now() >= deadline:
@@ -101,7 +99,7 @@ async def until_ready(
                 told = worst.stage
                 world.report(
                     "info",
-                    f"{placed.provider} {placed.zone or placed.region}: waiting until it is ready:"
+                    f"{placed.provider} {placed.placement.where}: waiting until it is ready:"
                     f" {worst}",
                 )
         if stop_signal.on:
@@ -139,7 +137,7 @@ def _over(
     )
     detail = f" ({node.detail})" if node.detail else ""
     text = (
-        f"wanted {placed.gpu_type}:{placed.gpu_count} ready, found that"
+        f"wanted {placed.placement.gpu} ready, found that"
         f" {node.name or node.handle.native_id} {what}{detail} after {seconds:.0f}s"
     )
     block_s = LOST_BLOCK_S if node.status in {PREEMPTED, GONE} else None
@@ -157,6 +155,6 @@ def _unready(
 ) -> HalfMade:
     within = "" if waited_s is None else f" within {waited_s:.0f}s"
     note = f"; {look.note}" if look.note else ""
-    text = f"wanted {placed.gpu_type}:{placed.gpu_count} ready{within}, found {look}{note}"
+    text = f"wanted {placed.placement.gpu} ready{within}, found {look}{note}"
     kind = HalfMade if waited_s is None else NotReady
     return kind(text, provider=placed.provider, code=look.stage, handles=handles)

@@ -205,7 +205,7 @@ async def until_working(
             told = state
             world.report(
                 "info",
-                f"{placed.provider} {placed.zone or placed.region}: waiting until the service"
+                f"{placed.provider} {placed.placement.where}: waiting until the service"
                 f" answers: {state or 'starting'}",
             )
         await pause(world, min(interval, max(0.0, deadline - world.clock.now())), stop_signal)

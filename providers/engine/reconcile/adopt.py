@@ -13,7 +13,7 @@ from providers.engine.desired import ttl
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
-from providers.engine.reconcile.pricing import Place, price_of
+from providers.engine.reconcile.pricing import price_of
 from providers.engine.reconcile.status import with_status
 from providers.engine.record import DONE, ClusterRecord, applied, began, healthy, status_of
 from providers.engine.runtime.accounts import adapter_of, surveyed
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from providers.engine.reconcile.placements import Replacement
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
+    from providers.model.placement import Placement
 
 
 async def existing(
@@ -182,16 +183,7 @@ def _choose(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> tuple[tup
             and node.mark is not None
             and node.mark.fingerprint == spec.fingerprint
         ):
-            key = (
-                node.handle.provider,
-                node.region,
-                node.zone,
-                node.machine_type,
-                node.gpu_type,
-                node.gpu_count,
-                node.capacity,
-            )
-            sets.setdefault(key, []).append(node)
+            sets.setdefault(node.placement, []).append(node)
     options: list[tuple[int, float, tuple[Node, ...]]] = []
     for group in sets.values():
         group.sort(key=lambda node: (node.created_at, node.name))
@@ -205,7 +197,7 @@ def _choose(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> tuple[tup
     return chosen, entry
 
 
-def place(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> Place:
+def place(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> Placement:
     """Where and what these machines are. Clouds do not tell which reservation a machine uses: the
     journal does, or the only one declared.
     """
@@ -226,15 +218,7 @@ def place(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> Place:
         }
         names = known or declared
         reservation = names.pop() if len(names) == 1 else ""
-    return Place(
-        first.handle.provider,
-        first.region,
-        first.gpu_type,
-        first.gpu_count,
-        len(nodes),
-        first.capacity,
-        reservation,
-    )
+    return first.placement._replace(nodes=len(nodes), reservation=reservation)
 
 
 async def _clear_away(
@@ -287,18 +271,8 @@ async def _adopt(
         generation=generation,
         fingerprint=spec.fingerprint,
         status=next((node.status for node in chosen if node.status in DONE), status_of(chosen)),
-        provider=where.provider,
-        region=first.region,
-        zone=first.zone,
-        machine_type=first.machine_type,
-        gpu_type=first.gpu_type,
-        gpu_count=first.gpu_count,
-        nodes=len(chosen),
-        capacity=first.capacity,
-        reservation=where.reservation,
-        micro_usd=price.micro_usd,
-        price_as_of=price.as_of,
-        price_source=price.source,
+        placement=where,
+        price=price,
         handles=handles,
         machines=tuple(
             (
@@ -319,7 +293,7 @@ async def _adopt(
     names = ", ".join(node.name for node in chosen)
     world.report(
         "info",
-        f"{spec.cluster}: adopted {names} ({first.zone or first.region},"
+        f"{spec.cluster}: adopted {names} ({where.where},"
         f" {per_hour(price.micro_usd)}), made by an earlier run",
     )
     return record
@@ -337,7 +311,7 @@ async def imported(world: World, provider: str, native_id: str) -> ClusterRecord
     if not nodes or nodes[0].status == GONE:
         return None
     node = nodes[0]
-    where = Place(provider, node.region, node.gpu_type, node.gpu_count, 1, node.capacity)
+    where = node.placement
     price = await price_of(world, None, where, node, None)
     record = ClusterRecord(
         world=world.name,
@@ -346,17 +320,8 @@ async def imported(world: World, provider: str, native_id: str) -> ClusterRecord
         generation=node.mark.generation if node.mark else uuid.uuid4().hex[:12],
         fingerprint=node.mark.fingerprint if node.mark else "",
         status=node.status,
-        provider=provider,
-        region=node.region,
-        zone=node.zone,
-        machine_type=node.machine_type,
-        gpu_type=node.gpu_type,
-        gpu_count=node.gpu_count,
-        nodes=1,
-        capacity=node.capacity,
-        micro_usd=price.micro_usd,
-        price_as_of=price.as_of,
-        price_source=price.source,
+        placement=where,
+        price=price,
         handles=(node.handle,),
         machines=(node,),
         launched_at=began((node,), world.clock.now(), 0.0),
@@ -371,18 +336,8 @@ async def priced_replacement(world: World, found: Replacement) -> ClusterRecord:
     record = found.record
     if found.order is not None:
         return record
-    where = Place(
-        record.provider,
-        record.region,
-        record.gpu_type,
-        record.gpu_count,
-        record.nodes,
-        record.capacity,
-    )
-    price = await price_of(world, None, where, record.machines[0], None)
-    return record._replace(
-        micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source
-    )
+    price = await price_of(world, None, record.placement, record.machines[0], None)
+    return record._replace(price=price)
 
 
 async def exchange(world: World, record: ClusterRecord, found: ClusterRecord) -> ClusterRecord:
@@ -393,7 +348,7 @@ async def exchange(world: World, record: ClusterRecord, found: ClusterRecord) ->
 
     world.report(
         "info",
-        f"{record.cluster}: a run that was cut short had placed it in {found.zone or found.region};"
+        f"{record.cluster}: a run that was cut short had placed it in {found.placement.where};"
         " that is kept, the rest released",
     )
     rest = (*record.handles, *record.leftovers)

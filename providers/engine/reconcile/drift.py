@@ -40,7 +40,7 @@ _RUNS = frozenset({QUEUED, PENDING, STARTING, RUNNING})
 
 def as_bought(record: ClusterRecord) -> ClusterRecord:
     """The record with every property, and the price, as it was bought."""
-    return record._replace(**dict(record.bought), bought=()) if record.bought else record
+    return record.with_terms(dict(record.bought))._replace(bought=())
 
 
 def compared(record: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecord, list[Node]]:
@@ -48,7 +48,8 @@ def compared(record: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecor
     from the others are `drifted`: lost to it.
     """
     original = as_bought(record)
-    odd = {node.handle: differences(original, node) for node in nodes if node.status not in _OVER}
+    compare = [node for node in nodes if node.status not in _OVER]
+    odd = {node.handle: differences(original.placement, node) for node in compare}
     if not odd or nodes[0].kind == "service":
         # A provider's own service runs on any of its choices; what of it changed is `Node.drift`.
         return record, list(nodes)
@@ -66,16 +67,18 @@ def compared(record: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecor
         return original, list(nodes)
     if "machine_type" in first and not nodes[0].gpu_type:
         first = {**first, "gpu_type": UNKNOWN_GPU}
-    bought = tuple(sorted((name, getattr(original, name)) for name in (*first, *PRICE)))
-    price = {name: getattr(record, name) for name in PRICE} if bought == record.bought else {}
-    return original._replace(**{**first, **price}, bought=bought), list(nodes)
+    terms = original.terms()
+    bought = tuple(sorted((name, terms[name]) for name in (*first, *PRICE)))
+    price = record.price if bought == record.bought else original.price
+    return original.with_terms(first)._replace(price=price, bought=bought), list(nodes)
 
 
 def text(record: ClusterRecord) -> str:
     """`gpu_count: 4 -> 1, changed at gcp`: what differs from what was bought; empty where nothing
     does.
     """
-    now = {name: getattr(record, name) for name in SHAPE if name in dict(record.bought)}
+    terms, former = record.terms(), dict(record.bought)
+    now = {name: terms[name] for name in SHAPE if name in former}
     return f"{_lines(as_bought(record), now)}, changed at {record.provider}" if now else ""
 
 
@@ -90,25 +93,22 @@ async def priced(world: World, before: ClusterRecord, after: ClusterRecord) -> C
     """The record at what its place and shape cost now: another shape than at the last read has
     another price, or an unknown one.
     """
-    from providers.engine.reconcile.pricing import Place, Price, price_of
+    from providers.engine.reconcile.pricing import price_of
     from providers.errors import CloudError
+    from providers.model.placement import Price
 
     same = after.bought == before.bought and all(
-        getattr(after, name) == getattr(before, name) for name in SHAPE
+        getattr(after.placement, name) == getattr(before.placement, name) for name in SHAPE
     )
     if same or not after.bought or not after.machines:
         return after
-    where = Place(
-        after.provider, after.region, after.gpu_type, after.gpu_count, after.nodes, after.capacity
-    )
     try:
-        price = await price_of(world, None, where, after.machines[0], None)
+        price = await price_of(world, None, after.placement, after.machines[0], None)
     except CloudError:
         price = Price()
-    return after._replace(
-        micro_usd=price.micro_usd, price_as_of=price.as_of, price_source=price.source
-    )
+    return after._replace(price=price)
 
 
 def _lines(bought: ClusterRecord, now: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}: {getattr(bought, name)} -> {value}" for name, value in now.items())
+    former = bought.terms()
+    return ", ".join(f"{name}: {former[name]} -> {value}" for name, value in now.items())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from providers.engine.desired import ttl
 from providers.engine.readiness.handover import rerun
 from providers.engine.reconcile.power import switch
-from providers.engine.reconcile.pricing import Place, price_of
+from providers.engine.reconcile.pricing import price_of
 from providers.engine.record import DEGRADED, DISK, ON_DONE, WORK, ClusterRecord, applied, works
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
@@ -42,8 +42,8 @@ async def edit(world: World, record: ClusterRecord, spec: ClusterSpec) -> Cluste
     program = start(
         spec.ask,
         entries[record.entry] if record.entry < len(entries) else entries[0],
-        record.gpu_type,
-        record.gpu_count,
+        record.placement.gpu_type,
+        record.placement.gpu_count,
         setup.expose,
         world.manifests.get(record.provider),
         dict(own),
@@ -88,8 +88,8 @@ def _check_power(world: World, record: ClusterRecord, setup: Setup, can: Collect
     stoppable = world.manifests[record.provider].capabilities.stoppable
     if "state" not in can:
         what = "a machine"
-    elif setup.state == STOPPED and stoppable and record.capacity not in stoppable:
-        what = f"a {record.capacity} machine"
+    elif setup.state == STOPPED and stoppable and record.placement.capacity not in stoppable:
+        what = f"a {record.placement.capacity} machine"
     else:
         return
     raise GpusError(
@@ -132,17 +132,9 @@ async def _write(
     if "service" in change:
         nodes = await repeated(world, adapter.name, adapter.observe, record.handles)
         # How many containers it may have, and so what it may cost, is among what was declared anew.
-        where = Place(
-            *(record.provider, record.region, record.gpu_type, record.gpu_count, 1),
-            record.capacity,
-        )
+        where = record.placement._replace(nodes=1)
         price = await price_of(world, spec.ask, where, nodes[0], None)
-        record = record._replace(
-            machines=tuple(nodes),
-            micro_usd=price.micro_usd,
-            price_as_of=price.as_of,
-            price_source=price.source,
-        )
+        record = record._replace(machines=tuple(nodes), price=price)
     if "ttl" in change:
         record = record._replace(ends_at=record.launched_at + limit_s if limit_s else 0.0)
     return record

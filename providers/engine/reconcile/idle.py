@@ -46,7 +46,7 @@ def timed(world: World, record: ClusterRecord) -> bool:
     a single one does where its cloud lets it.
     """
     manifest = world.manifests.get(record.provider)
-    return manifest is not None and manifest.capabilities.ends_idle and record.nodes == 1
+    return manifest is not None and manifest.capabilities.ends_idle and record.placement.nodes == 1
 
 
 async def measured(world: World, record: ClusterRecord) -> Measure:
@@ -56,7 +56,7 @@ async def measured(world: World, record: ClusterRecord) -> Measure:
     try:
         adapter = await home_of(world, record)
         nodes = await repeated(world, adapter.name, adapter.observe, record.handles, tries=2)
-        if len(nodes) != record.nodes or any(node.status != RUNNING for node in nodes):
+        if len(nodes) != record.placement.nodes or any(node.status != RUNNING for node in nodes):
             return Measure(None, "not all of its machines run")
         way = access.connection(world, record)
         if isinstance(way, str):
@@ -97,7 +97,7 @@ async def end(world: World, record: ClusterRecord, why: str) -> None:
         if not left.clean:
             raise HalfMade(
                 f"{record.cluster}: {why}, and could not be deleted: {left.why};"
-                f" {bill(left.handles, record.micro_usd)}",
+                f" {bill(left.handles, record.price.micro_usd)}",
                 provider=record.provider,
                 handles=left.handles,
             )

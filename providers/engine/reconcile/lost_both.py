@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from providers.engine.record import ClusterRecord
 from providers.errors import AllFailed, Busy, HalfMade, OutcomeUnknown
 from providers.model.machine import GONE
+from providers.model.placement import Price
 
 if TYPE_CHECKING:
     from providers.engine.desired import ClusterSpec
@@ -45,7 +46,7 @@ def emptied(
         generation=generation,
         fingerprint=spec.fingerprint,
         status=GONE,
-        micro_usd=0,
+        price=Price(0),
         attempts=getattr(error, "attempts", ()),
         reasons=(message,),
         kind=spec.ask.kind,
@@ -56,9 +57,5 @@ def emptied(
 
 def described(record: ClusterRecord) -> str:
     """`gcp us-central1-a H100:8 spot`, of one machine or of all of them."""
-    nodes = f"{record.nodes} x " if record.nodes > 1 else ""
-    return (
-        f"{record.provider} {record.zone or record.region} {nodes}"
-        f"{record.gpu_type}:{record.gpu_count}"
-        f" {record.capacity}"
-    )
+    place = record.placement
+    return f"{place.provider} {place.where} {place.times}{place.gpu} {place.capacity}"

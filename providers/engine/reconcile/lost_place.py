@@ -15,15 +15,9 @@ LOST_BLOCK_S = 600.0
 
 def block_lost_place(world: World, record: ClusterRecord) -> None:
     """Leaves the record's place alone for `LOST_BLOCK_S`; a reservation stays usable."""
-    if record.provider and record.region and not record.reservation:
-        scope = Scope(
-            record.provider,
-            record.region,
-            record.zone,
-            record.machine_type,
-            record.gpu_type,
-            record.capacity,
-        )
+    place = record.placement
+    if place.provider and place.region and not place.reservation:
+        scope = Scope(*place[:5], place.capacity)
         world.journal.block(
             world.name, scope, LOST_BLOCK_S, "taken back there lately", world.clock.now()
         )

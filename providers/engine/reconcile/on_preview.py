@@ -52,9 +52,9 @@ class Difference(NamedTuple):
 
 def what(record: ClusterRecord) -> str:
     """`gcp us-central1-a a3-highgpu-8g H100:8 spot`."""
-    machine = f"{record.nodes} x {record.machine_type}" if record.nodes > 1 else record.machine_type
-    gpu = f"{record.gpu_type}:{record.gpu_count}"
-    parts = (record.provider, record.zone or record.region, machine, gpu, record.capacity)
+    place = record.placement
+    machine = f"{place.times}{place.machine_type}"
+    parts = (place.provider, place.where, machine, place.gpu, place.capacity)
     return " ".join(part for part in parts if part)
 
 
@@ -66,7 +66,7 @@ def stays(case: PreviewCase) -> str:
     record = case.record
     if record.reasons:
         return _still(record)
-    return f"none: {what(record)} stays, at {per_hour(record.micro_usd)} since its launch"
+    return f"none: {what(record)} stays, at {per_hour(record.price.micro_usd)} since its launch"
 
 
 def stays_drifted(case: PreviewCase) -> str:
@@ -74,18 +74,18 @@ def stays_drifted(case: PreviewCase) -> str:
     record = case.record
     if record.reasons:
         return _still(record)
-    now = per_hour(record.micro_usd)
+    now = per_hour(record.price.micro_usd)
     return f"none: {what(record)} stays, at {now} now: {drift.text(record)}"
 
 
 def repaired(case: PreviewCase) -> str:
     """What `on_loss` does about machines that are lost, and what that comes to."""
-    record, now = case.record, per_hour(case.record.micro_usd)
+    record, now = case.record, per_hour(case.record.price.micro_usd)
     if not record.reasons:
         return f"none: {what(record)} is degraded, and `on_loss: report` leaves it so"
     if case.on_loss == REPLACE_NODE:
         return (
-            f"{record.detail}: gets as many again in {record.zone or record.region}, beside the"
+            f"{record.detail}: gets as many again in {record.placement.where}, beside the"
             f" rest; {now} for all of it"
         )
     return (
@@ -106,7 +106,7 @@ def stays_failed(case: PreviewCase) -> str:
     """That nothing is done about it."""
     if case.record.reasons:
         return _still(case.record)
-    cost = per_hour(case.record.micro_usd)
+    cost = per_hour(case.record.price.micro_usd)
     return f"none: {what(case.record)} has failed and stays, at {cost}; change `run` for a new one"
 
 
@@ -128,21 +128,21 @@ def stays_done(case: PreviewCase) -> str:
 
 def replaced(case: PreviewCase) -> str:
     """What goes first, and what the new one changes per hour."""
-    record, new = case.record, case.new_micro_usd
+    record, now, new = case.record, case.record.price.micro_usd, case.new_micro_usd
     if record.kind != "machine":
         return (
-            f"REPLACES the {record.kind} {what(record)} ({per_hour(record.micro_usd)}): it is"
+            f"REPLACES the {record.kind} {what(record)} ({per_hour(now)}): it is"
             f" stopped first; then {per_hour(new)}"
         )
-    if record.micro_usd is None or new is None:
+    if now is None or new is None:
         net = f"then {per_hour(new)}"
     else:
-        step = new - record.micro_usd
+        step = new - now
         net = (
             f"net {'-' if step < 0 else '+'}{per_hour(abs(step))}" if step else "at the same price"
         )
     return (
-        f"REPLACES {what(record)} ({per_hour(record.micro_usd)}):"
+        f"REPLACES {what(record)} ({per_hour(now)}):"
         " it and its disk are deleted first,"
         f" and may not come back; {net}"
     )
@@ -153,7 +153,7 @@ def replaced_preempted(case: PreviewCase) -> str:
     record = case.record
     return (
         f"REPLACES {what(record)}, which was taken back: what is left of it is deleted first; then"
-        f" {per_hour(case.new_micro_usd)} (was {per_hour(record.micro_usd)})"
+        f" {per_hour(case.new_micro_usd)} (was {per_hour(record.price.micro_usd)})"
     )
 
 

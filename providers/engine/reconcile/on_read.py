@@ -162,7 +162,7 @@ def moved(case: ReadCase) -> ClusterRecord:
     world.journal.launched(after)
     case.report(
         "info",
-        f"a run that was cut short had placed it in {after.zone or after.region}; that is where it"
+        f"a run that was cut short had placed it in {after.placement.where}; that is where it"
         " is now",
     )
     return after
@@ -174,7 +174,7 @@ def _over(case: ReadCase) -> None:
     if not after.machines and not case.observation.extra:
         case.released()
     elif runs_on(after, world.manifests[before.provider].programs.ends_itself):
-        case.report("info", f"its machine runs on, at {per_hour(before.micro_usd)}")
+        case.report("info", f"its machine runs on, at {per_hour(before.price.micro_usd)}")
     else:
         world.journal.stopped(before, world.clock.now())
 

@@ -69,12 +69,12 @@ async def keep(case: UpdateCase) -> ClusterRecord:
     if (stuck := await _release_leftovers(case)) is not None:
         return stuck
     before, after, spec = case.before, case.after, case.spec
-    entry = satisfied(spec.ask, drift.as_bought(after))
+    entry = satisfied(spec.ask, drift.as_bought(after).placement)
     if entry is None:
+        place = before.placement
         raise GpusError(
-            f"{before.cluster}: {before.gpu_type}:{before.gpu_count} x {before.nodes}"
-            f" {before.capacity} in {before.region} no longer satisfies the declaration; it has to"
-            " be replaced"
+            f"{before.cluster}: {place.gpu} x {place.nodes} {place.capacity} in {place.region} no"
+            " longer satisfies the declaration; it has to be replaced"
         )
     return await edit(case.world, after._replace(entry=entry, fingerprint=spec.fingerprint), spec)
 
@@ -100,7 +100,7 @@ async def accept_drift(case: UpdateCase) -> ClusterRecord:
     replaces it.
     """
     world, before, after = case.world, case.before, case.after
-    if satisfied(case.spec.ask, after) is not None:
+    if satisfied(case.spec.ask, after.placement) is not None:
         case.report(
             "info",
             f"{drift.text(after)}; it serves the declaration, and is kept as it is now",
@@ -211,7 +211,7 @@ async def take_over(case: UpdateCase) -> ClusterRecord:
 
 def serving(spec: ClusterSpec, record: ClusterRecord) -> ClusterRecord | None:
     """The record at the choice of the declaration that it satisfies; None where it does not."""
-    entry = satisfied(spec.ask, record)
+    entry = satisfied(spec.ask, record.placement)
     return None if entry is None else record._replace(entry=entry, fingerprint=spec.fingerprint)
 
 

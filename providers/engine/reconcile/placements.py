@@ -55,14 +55,8 @@ def replacement(
             return Replacement(_moved(record, own, row, now), row)
     rest = [node for node in good if node.handle not in known]
     kinds = {
-        (
-            node.handle.provider,
-            node.zone or node.region,
-            node.machine_type,
-            node.gpu_type,
-            node.capacity,
-        )
-        for node in rest
+        (where.provider, where.where, where.machine_type, where.gpu_type, where.capacity)
+        for where in (node.placement for node in rest)
     }
     return Replacement(_moved(record, rest, None, now)) if len(kinds) == 1 else None
 
@@ -80,7 +74,7 @@ def joined(
         if (
             rest & set(row.order.joins)
             and len(own) == len(row.order.node_names)
-            and len(left) + len(own) == record.nodes
+            and len(left) + len(own) == record.placement.nodes
         ):
             placed = row.ticket.placed if row.ticket is not None else None
             return whole(record, left, own, None if placed is None else placed.micro_usd)
@@ -92,17 +86,14 @@ def whole(
 ) -> ClusterRecord:
     """The record of what is left with what was bought beside it, at the price of both."""
     nodes = (*left, *new)
-    known = record.micro_usd is not None and new_micro_usd is not None
-    price = (
-        (record.micro_usd or 0) * len(left) // record.nodes + (new_micro_usd or 0)
-        if known
-        else None
-    )
+    old, micro_usd = record.price.micro_usd, None
+    if old is not None and new_micro_usd is not None:
+        micro_usd = old * len(left) // record.placement.nodes + new_micro_usd
     return record._replace(
         status=status_of(nodes),
         handles=tuple(node.handle for node in nodes),
         machines=nodes,
-        micro_usd=price,
+        price=record.price._replace(micro_usd=micro_usd),
         leftovers=(),
         reasons=(),
     )
@@ -116,15 +107,7 @@ def _moved(
     moved = record._replace(
         handles=tuple(node.handle for node in nodes),
         machines=tuple(nodes),
-        provider=first.handle.provider,
-        region=first.region,
-        zone=first.zone,
-        machine_type=first.machine_type,
-        gpu_type=first.gpu_type,
-        gpu_count=first.gpu_count,
-        nodes=len(nodes),
-        capacity=first.capacity,
-        reservation="",
+        placement=first.placement._replace(nodes=len(nodes)),
         launched_at=launched,
         ends_at=launched + record.ends_at - record.launched_at if record.ends_at else 0.0,
         leftovers=(),
@@ -143,14 +126,14 @@ def _moved(
     if placed is None:
         return moved
     return moved._replace(
-        micro_usd=placed.micro_usd,
-        price_as_of=placed.price_as_of,
-        price_source=placed.price_source,
+        placement=moved.placement._replace(
+            machine_type=placed.machine_type,
+            gpu_type=placed.gpu_type,
+            gpu_count=placed.gpu_count,
+            reservation=placed.reservation,
+        ),
+        price=placed.price,
         entry=placed.entry,
-        reservation=placed.reservation,
-        machine_type=placed.machine_type,
-        gpu_type=placed.gpu_type,
-        gpu_count=placed.gpu_count,
     )
 
 

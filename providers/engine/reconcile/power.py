@@ -78,7 +78,7 @@ def _refused(record: ClusterRecord, state: str, error: CloudError, *, undone: bo
     rest = "" if undone else "; its other machines could not be brought back: look at them"
     if state == STOPPED:
         return f"{record.cluster}: could not be stopped, so it runs on: {trimmed(error)}{rest}"
-    where = record.zone or record.region
+    where = record.placement.where
     todo = (
         "try again later, or change `run` for a new machine elsewhere, which loses this one's disk"
     )

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from providers.model.placement import Price
 
 if TYPE_CHECKING:
     from providers.engine.journal import orders as order_table
     from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Node
-
-
-class Place(NamedTuple):
-    """A running placement, as the planner's check reads it."""
-
-    provider: str
-    region: str
-    gpu_type: str
-    gpu_count: int
-    nodes: int
-    capacity: str
-    reservation: str = ""
-
-
-class Price(NamedTuple):
-    """What a placement costs per hour, all nodes, by which source, as of when."""
-
-    micro_usd: int | None = None
-    as_of: str = ""
-    source: str = ""
+    from providers.model.placement import Placement
 
 
 async def price_of(
-    world: World, ask: Ask | None, where: Place, node: Node, made: order_table.OrderRow | None
+    world: World, ask: Ask | None, where: Placement, node: Node, made: order_table.OrderRow | None
 ) -> Price:
     """The price when it was bought, else today's of the same place, else unknown."""
     if made is not None and made.ticket is not None and made.ticket.placed is not None:
@@ -41,7 +24,7 @@ async def price_of(
         if whole is not None and placed.nodes != where.nodes:
             # Not all of them were bought at once.
             whole = whole * where.nodes // placed.nodes
-        return Price(whole, placed.price_as_of, placed.price_source)
+        return placed.price._replace(micro_usd=whole)
     from providers.engine.market.collect import market
 
     offers = (await world.call(node.handle.provider, market, world, ask)).table

@@ -62,8 +62,7 @@ async def _priced(world: World, record: ClusterRecord, classified: Classified) -
         return classified._replace(record=after)
     assert classified.found is not None
     found = await priced_replacement(world, classified.found)
-    price = {name: getattr(found, name) for name in drift.PRICE}
-    return classified._replace(record=classified.record._replace(**price))
+    return classified._replace(record=classified.record._replace(price=found.price))
 
 
 def _with_what_must_go(case: ReadCase, after: ClusterRecord) -> ClusterRecord:

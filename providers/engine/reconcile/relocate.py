@@ -128,7 +128,7 @@ async def release_previous(
     else:
         reason = (
             f"half-made: the previous placement could not be deleted: {left.why};"
-            f" {bill(left.handles, record.micro_usd)}"
+            f" {bill(left.handles, record.price.micro_usd)}"
         )
         new = new._replace(
             leftovers=(*new.leftovers, *left.handles), reasons=(*new.reasons, reason)

@@ -50,12 +50,13 @@ async def rejoin(
     """
     healthy = [node for node in after.machines if node.status in HEALTHY]
     rest = tuple(node.handle for node in healthy)
-    index = satisfied(spec.ask, record)
+    index = satisfied(spec.ask, record.placement)
     if index is None or await home_of(world, record) is not await world.call(
         record.provider, world.adapter, record.provider
     ):
         return None
-    missing = record.nodes - len(healthy)
+    place = record.placement
+    missing = place.nodes - len(healthy)
     part = _part(world, record, spec, index, missing)
     on_sale = await world.call("", market, world, part.ask)
     # Where one was taken back just now there may be room all the same: asking costs nothing.
@@ -85,11 +86,10 @@ async def rejoin(
     world.journal.forget(
         world.name, record.owner, record.cluster, record.generation, lost, world.clock.now()
     )
-    what = f"{missing} of {record.nodes} machines"
+    what = f"{missing} of {place.nodes} machines"
     world.report(
         "info",
-        f"{record.cluster}: {what} lost; asking for as many in {record.zone or record.region},"
-        " beside the rest",
+        f"{record.cluster}: {what} lost; asking for as many in {place.where}, beside the rest",
     )
     try:
         narrowed = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
@@ -101,8 +101,8 @@ async def rejoin(
             (attempt.message for attempt in reversed(failed.attempts)), "no place is left to try"
         )
         reason = (
-            f"degraded: {len(healthy)} of {record.nodes} machines are left, and"
-            f" {record.zone or record.region} has no further one now ({why});"
+            f"degraded: {len(healthy)} of {place.nodes} machines are left, and"
+            f" {place.where} has no further one now ({why});"
             " the next `up` asks again, `on_loss: replace-all` places all of it anew"
         )
         return after._replace(
@@ -159,13 +159,9 @@ def _part(
     entry = spec.ask.entries[index]
     cap = spec.ask.max_price_micro_usd
     if cap is not None:
-        healthy = record.nodes - missing
+        nodes, now = record.placement.nodes, record.price.micro_usd
         # Without a price of the rest, each machine may cost its share of the cap.
-        spent = (
-            cap * healthy // record.nodes
-            if record.micro_usd is None
-            else record.micro_usd * healthy // record.nodes
-        )
+        spent = (cap if now is None else now) * (nodes - missing) // nodes
         cap = max(1, cap - spent)
     left_s = (
         None
@@ -185,39 +181,22 @@ def _paid(
     """
     assert spec.budget is not None
     now = world.clock.now()
-    rest = (
+    nodes, rest = record.placement.nodes, record.price.micro_usd
+    price = (
         None
-        if record.micro_usd is None
-        else record.micro_usd * (record.nodes - missing) // record.nodes
+        if rest is None or candidate.micro_usd is None
+        else rest * (nodes - missing) // nodes + candidate.micro_usd
     )
-    price = None if rest is None or candidate.micro_usd is None else rest + candidate.micro_usd
     limit_s = int(record.ends_at - now) if record.ends_at else None
     return spec.budget.fits(candidate._replace(micro_usd=price), limit_s, now, spec.cluster)
 
 
 def _same(candidate: Candidate, record: ClusterRecord) -> bool:
-    offer = candidate.offer
-    found = (
-        offer.provider,
-        offer.region,
-        offer.machine_type,
-        offer.gpu_type,
-        candidate.gpu_count,
-        offer.capacity,
-        candidate.reservation,
-    )
-    kind = (
-        record.provider,
-        record.region,
-        record.machine_type,
-        record.gpu_type,
-        record.gpu_count,
-        record.capacity,
-        record.reservation,
-    )
-    return found == kind and offer.zone in ("", record.zone)
+    place = record.placement
+    found = candidate.placement._replace(zone=place.zone, nodes=place.nodes)
+    return found == place and candidate.zone in ("", place.zone)
 
 
 def _here(candidate: Candidate, record: ClusterRecord) -> Candidate:
     """In the zone of the rest, where the catalog names the region alone."""
-    return candidate._replace(offer=candidate.offer._replace(zone=record.zone))
+    return candidate._replace(offer=candidate.offer._replace(zone=record.placement.zone))

@@ -91,7 +91,7 @@ def _with_status(
         healthy
         and record.kind == "job"
         and statuses <= {*HEALTHY, *DONE}
-        and len(nodes) == record.nodes
+        and len(nodes) == record.placement.nodes
     ):
         # The machines of one job do not end at the same time: it runs until the last one has ended.
         return record._replace(status=status_of(healthy), machines=tuple(nodes), reasons=())
@@ -112,7 +112,7 @@ def _all_healthy(record: ClusterRecord, nodes: Sequence[Node], on_loss: str) -> 
     if drifted := [node.drift for node in nodes if node.drift]:
         reason = f"drifted: {drifted[0]}; the next `up` deploys it anew"
         return record._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(reason,))
-    if len(nodes) != record.nodes:
+    if len(nodes) != record.placement.nodes:
         return _degraded(record, nodes, on_loss)
     running = (node for node in nodes if node.status == RUNNING and says_more(node))
     detail = next((node.detail for node in running), "")
@@ -175,4 +175,5 @@ def loss(record: ClusterRecord, nodes: Sequence[Node]) -> str:
         for node in nodes
         if node.status not in HEALTHY
     )
-    return f"degraded: {healthy} of {record.nodes} machines are left{f': {lost}' if lost else ''}"
+    left = f"degraded: {healthy} of {record.placement.nodes} machines are left"
+    return f"{left}: {lost}" if lost else left

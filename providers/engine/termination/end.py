@@ -103,7 +103,7 @@ async def end(world: World, record: ClusterRecord) -> None:
 
     # Side by side: a cloud that does not answer keeps no machine of another one running.
     await together(*(answering(ended(*group)) for group in groups.values()))
-    raise_left(record.cluster, remainders, record.micro_usd)
+    raise_left(record.cluster, remainders, record.price.micro_usd)
     world.journal.release(*which, world.clock.now())
 
 
@@ -318,8 +318,9 @@ async def release_all(
 
 def stuck(record: ClusterRecord, left: Remainder) -> ClusterRecord:
     """The record of something that must go and could not be deleted yet."""
+    cost = bill(left.handles, record.price.micro_usd)
     reason = (
-        f"half-made: could not be deleted: {left.why}; {bill(left.handles, record.micro_usd)};"
+        f"half-made: could not be deleted: {left.why}; {cost};"
         " nothing else is bought until it is gone"
     )
     return record._replace(

@@ -342,9 +342,9 @@ def test_an_own_reservation_or_capacity_block_is_named(block) -> None:
 def test_several_network_cards_have_no_public_address() -> None:
     """Nodes joined by EFA over several cards are not reached from here; a single machine is."""
     several = candidate(machine_type="p5.48xlarge", nodes=2)
-    assert "no public address" in demands.unreachable(several, Setup())
-    assert demands.unreachable(several, Setup(options=(("efa", False),))) == ""
-    assert demands.unreachable(candidate(machine_type="p5.48xlarge"), Setup()) == ""
+    assert "no public address" in demands.unreachable(several.placement, Setup())
+    assert demands.unreachable(several.placement, Setup(options=(("efa", False),))) == ""
+    assert demands.unreachable(candidate(machine_type="p5.48xlarge").placement, Setup()) == ""
 
 
 def test_a_kept_machine_is_stopped_and_may_be_started_again() -> None:

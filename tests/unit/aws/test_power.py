@@ -193,7 +193,7 @@ def test_b41_the_engine_keeps_what_could_not_be_started(lab, rig, code) -> None:
     with pytest.raises(
         GpusError,
         match=(
-            f"could not be started again in {record.zone}, so it stays stopped, and in the"
+            f"could not be started again in {record.placement.zone}, so it stays stopped, and in the"
             f" state.*{code}"
         ),
     ):

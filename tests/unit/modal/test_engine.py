@@ -76,11 +76,11 @@ def test_what_google_has_not_modal_has(rig) -> None:
     assert (
         record.status,
         record.provider,
-        record.region,
-        record.gpu_type,
-        record.gpu_count,
+        record.placement.region,
+        record.placement.gpu_type,
+        record.placement.gpu_count,
     ) == ("running", "modal", "any", "H100", 8)
-    assert 34_000_000 < record.micro_usd < 35_000_000
+    assert 34_000_000 < record.price.micro_usd < 35_000_000
     assert record.machines[0].login == f"modal shell {record.handles[0].native_id}"
     assert present(asyncio.run(operations.read(rig.world, record))).status == "running"
     asyncio.run(operations.delete(rig.world, record))
@@ -104,7 +104,7 @@ def test_a_queue_blocks_its_own_count_alone(rig) -> None:
     """Eight GPUs that did not come say nothing about one: the fallback of the same model is tried."""
     rig.store.set_stock("modal", "", "container-8", "", 0)
     record = rig.create(rig.wanted(providers=["modal"], fallback=["H100:1"]))
-    assert (record.provider, record.gpu_count) == ("modal", 1)
+    assert (record.provider, record.placement.gpu_count) == ("modal", 1)
 
 
 def test_nothing_anywhere_is_one_line_for_each_try(rig) -> None:
@@ -147,7 +147,7 @@ def test_an_upgrade_at_the_same_price_is_accepted(rig) -> None:
     rig.store.set_stock("modal", "", "", "", 0, gpu="H100")
     rig.store.set_stock("modal", "", "", "", None, gpu="H200")
     record = rig.create(rig.wanted(providers=["modal"]))
-    assert record.gpu_type == "H100" and "upgraded to H200" in record.machines[0].detail
+    assert record.placement.gpu_type == "H100" and "upgraded to H200" in record.machines[0].detail
     asyncio.run(operations.delete(rig.world, record))
     with pytest.raises(AllFailed):
         rig.create(rig.wanted(gpu="H100!:8", providers=["modal"]), "g2")

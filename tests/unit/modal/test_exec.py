@@ -15,6 +15,7 @@ from providers import errors
 from providers.adapters import modal
 from providers.adhoc.machine import free_port
 from providers.model.machine import Handle, Node
+from providers.model.placement import Placement
 from providers.rehearsal.clouds import modal as standin
 from providers.remote import files
 from providers.remote.line import LocalCommand
@@ -28,16 +29,8 @@ from tests.unit.modal.test_gpu import candidate, order
 
 
 class Placed:
-    provider, region, zone, machine_type, capacity, gpu_type, gpu_count, nodes = (
-        "modal",
-        "any",
-        "",
-        "container-1",
-        "on-demand",
-        "H100",
-        1,
-        1,
-    )
+    provider = "modal"
+    placement = Placement("modal", "any", "", "container-1", "H100", 1, 1, "on-demand")
 
 
 @pytest.fixture

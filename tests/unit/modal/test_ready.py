@@ -116,7 +116,11 @@ def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_
     record = bench.declared(fallback=["H200:1"])
     first, last = record.attempts
     assert (first.outcome, first.code) == ("HalfMade", "wrong-gpus") and "Tesla T4" in first.message
-    assert last.outcome == "acquired" and record.gpu_type == "H200" and len(bench.running()) == 1
+    assert (
+        last.outcome == "acquired"
+        and record.placement.gpu_type == "H200"
+        and len(bench.running()) == 1
+    )
     assert not any("not looked at" in line for line in bench.lines)
 
 

@@ -42,11 +42,11 @@ def test_prices_are_estimates_on_demand_and_unknown_otherwise() -> None:
     )
     assert (
         round(present(machine.node_micro_usd) * 1.15) == best.micro_usd
-        and machine.price_as_of == best.price_as_of
+        and machine.price_as_of == best.price.as_of
     )
     assert (
-        best.price_source.startswith("estimate: ")
-        and "2026-10-07" in best.price_source
+        best.price.source.startswith("estimate: ")
+        and "2026-10-07" in best.price.source
         and best.zone == ""
     )
     spot, _ = plan(capacity=["spot"])

@@ -95,7 +95,7 @@ def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     del setup
     lines = (
         ["its price is an estimate: Compute Engine's rate + 15%"]
-        if candidate.price_source.startswith("estimate")
+        if candidate.price.source.startswith("estimate")
         else []
     )
     return (
