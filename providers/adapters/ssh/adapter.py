@@ -1,0 +1,421 @@
+"""Machines of one's own behind the adapter seam. Owns which machine is asked what, and when several
+are one order; what one of them does is agent.sh's.
+
+Nothing is bought. A lease is known by its order's token on the machine itself, so the same order
+sent again is the same lease, and a lost answer is settled by asking for the token. A machine that
+does not answer is unknown: neither free nor gone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from providers.adapters.base import ConsoleLog, KeylessMarket, OffersByAsk, Remarks
+from providers.adapters.ssh import agent, offers, transport
+from providers.adapters.ssh.errors import PROVIDER, error
+from providers.errors import (
+    BadCredentials,
+    CloudError,
+    HalfMade,
+    NoCapacity,
+    NotConfigured,
+    OutcomeUnknown,
+    RateLimited,
+    Transient,
+    Unsupported,
+)
+from providers.model.machine import (
+    ENDED,
+    GONE,
+    PREEMPTED,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    CheckLine,
+    Handle,
+    Node,
+    Ticket,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from providers.adapters.ssh.agent import Facts, Lease
+    from providers.adapters.ssh.inventory import Inventory, Machine
+    from providers.model.ask import Ask
+    from providers.model.machine import Order
+    from providers.model.offer import Candidate, Offer
+
+MISSING = (
+    "wanted an inventory of your machines, found none; write one and set ssh:inventory to its path"
+    " (docs/providers/ssh.md)"
+)
+STATES = {"running": RUNNING, "starting": STARTING, "stopping": STOPPING, "lost": PREEMPTED}
+AT_ONCE = 16
+
+
+class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
+    """The machines of one inventory, which is read anew for each call. `inventory` None: there is
+    none. `untouched` is True in a rehearsal where nothing was ever taken.
+    """
+
+    name = PROVIDER
+
+    def __init__(
+        self,
+        world: str,
+        inventory: Callable[[], Inventory] | None,
+        now: Callable[[], float],
+        untouched: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.world = world
+        self._inventory = inventory
+        self._now = now
+        self._untouched = untouched
+        self._remarks: tuple[str, ...] = ()
+
+    @property
+    def not_configured(self) -> str:
+        """Empty where there is an inventory."""
+        return "" if self._inventory is not None else MISSING
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """The machines that did not answer when offers were listed last, a line each."""
+        return self._remarks
+
+    def _read(self) -> Inventory:
+        if self._inventory is None:
+            raise NotConfigured(f"ssh: {MISSING}", provider=PROVIDER, code="no-inventory")
+        return self._inventory()
+
+    def _ask(self, machine: Machine, program: str, *, token: str = "") -> Facts:
+        """What a call on one machine answers; with a token it is one that takes cards."""
+        found = transport.call(self._read(), machine, program, creating=bool(token), token=token)
+        return agent.read(found)
+
+    def _looks(self, machines: Sequence[Machine], program: str) -> list[offers.Look | CloudError]:
+        """What each machine tells, all asked at once; its error where it tells nothing."""
+
+        def look(machine: Machine) -> offers.Look | CloudError:
+            try:
+                return offers.Look(machine, self._ask(machine, program))
+            except CloudError as failed:
+                return failed
+
+        if not machines:
+            return []
+        with ThreadPoolExecutor(min(AT_ONCE, len(machines))) as pool:
+            return list(pool.map(look, machines))
+
+    def _machines(self, section: Mapping[str, object] | None = None) -> list[Machine]:
+        return [
+            each
+            for each in self._read().machines
+            if not each.retired and offers.fits(each, section or {})
+        ]
+
+    # What there is
+
+    def offers(self) -> Sequence[Offer]:
+        """Every machine's cards, for usual counts. One call a machine, all at once."""
+        return self._listed({}, (), alone=True, together=False)
+
+    def offers_for(self, ask: Ask) -> Sequence[Offer]:
+        """The same for the counts that are asked for; for several nodes, all machines together."""
+        counts = {entry.gpu_count for entry in ask.entries}
+        nodes = {entry.nodes for entry in ask.entries}
+        section = ask.options.get(PROVIDER) or {}
+        return self._listed(section, counts, alone=1 in nodes, together=max(nodes) > 1)
+
+    def _listed(
+        self, section: Mapping[str, object], counts: Sequence[int] | set[int], **how: bool
+    ) -> Sequence[Offer]:
+        if self._inventory is None:
+            return ()
+        found = self._looks(self._machines(section), agent.program("facts"))
+        self._remarks = tuple(str(each) for each in found if isinstance(each, CloudError))
+        day = time.strftime("%Y-%m-%d", time.gmtime(self._now()))
+        looks = [each for each in found if isinstance(each, offers.Look)]
+        return offers.listed(looks, day, counts, **how)
+
+    def check(self) -> Sequence[CheckLine]:
+        """One line a machine: its cards, or what is in the way. Reads."""
+        if self._inventory is None:
+            return [CheckLine(PROVIDER, "inventory", "missing", "none", MISSING)]
+        lines = []
+        machines = self._machines()
+        found = self._looks(machines, agent.program("facts"))
+        for machine, each in zip(machines, found, strict=True):
+            if isinstance(each, CloudError):
+                refused = isinstance(each, BadCredentials)
+                state = "refused" if refused else "unknown"
+                lines.append(CheckLine(PROVIDER, machine.name, state, str(each)))
+                continue
+            facts = each.facts or agent.Facts()
+            shown = ", ".join(
+                f"{card.index} {card.model or card.product}"
+                + (" (in use)" if card.uuid in facts.lent | facts.used else "")
+                for card in offers.usable(machine, facts)
+            )
+            price = (
+                "" if machine.micro_usd is not None else "say usd_per_gpu_hour: without, not used"
+            )
+            lines.append(CheckLine(PROVIDER, machine.name, "ok", shown or "no cards", price))
+        return lines
+
+    def group(self, candidates: Sequence[Candidate]) -> int:
+        """One: an order names its machine, or all of them."""
+        del candidates
+        return 1
+
+    # Taking
+
+    def submit(self, order: Order) -> Ticket:
+        """Takes the cards: on one machine, or on as many as there are nodes, all or none.
+
+        The machines are asked first, which changes nothing. Raises the refusal; HalfMade with what
+        was taken where it could not be given back at once.
+        """
+        placed = order.candidates[0]
+        taken: list[Handle] = []
+        refusals: list[CloudError] = []
+        for machine, cards in self._choices(order, refusals):
+            if len(taken) == placed.nodes:
+                break
+            try:
+                program = agent.take(order, placed, len(taken), cards)
+                self._ask(machine, program, token=order.token)
+            except (NoCapacity, Unsupported, BadCredentials) as refused:
+                refusals.append(refused)
+            except CloudError:
+                if taken:
+                    self._give_back(taken, placed)
+                raise
+            else:
+                taken.append(_handle(machine, order.token))
+        if len(taken) == placed.nodes:
+            return self.poll(Ticket(order, "waiting", (), placed, tuple(taken)))
+        self._give_back(taken, placed)
+        if refusals:
+            raise refusals[0]
+        raise NoCapacity(
+            f"ssh: wanted {placed.nodes} machines with {placed.gpu_count} free"
+            f" {placed.gpu_type}, found {len(taken)}",
+            provider=PROVIDER,
+            code="taken",
+            block_s=60.0,
+        )
+
+    def _choices(
+        self, order: Order, refusals: list[CloudError]
+    ) -> list[tuple[Machine, Sequence[str]]]:
+        """The machines to ask, in the inventory's order, each with the cards that it may lend."""
+        placed = order.candidates[0]
+        section = dict(order.setup.options)
+        named = placed.machine_type != offers.TOGETHER
+        if named and placed.nodes > 1:
+            raise Unsupported(
+                "ssh: wanted several nodes on one machine; leave them to several machines",
+                provider=PROVIDER,
+                code="nodes",
+                block_s=0.0,
+            )
+        machines = [
+            each for each in self._machines(section) if not named or each.name == placed.zone
+        ]
+        found: list[tuple[Machine, Sequence[str]]] = []
+        each_most = None if placed.micro_usd is None else placed.micro_usd / placed.nodes
+        for look in self._looks(machines, agent.program("facts")):
+            if isinstance(look, CloudError):
+                refusals.append(_before(look))
+                continue
+            facts = look.facts or agent.Facts()
+            price = look.machine.micro_usd
+            if price is None or (each_most is not None and price * placed.gpu_count > each_most):
+                refusals.append(error("changed", look.machine.name, creating=True))
+                continue
+            cards = [
+                card.uuid
+                for card in offers.usable(look.machine, facts)
+                if card.model == placed.gpu_type
+            ]
+            found.append((look.machine, cards))
+        return found
+
+    def _give_back(self, taken: Sequence[Handle], placed: Candidate) -> None:
+        """Ends what was taken of an order that cannot be whole."""
+        try:
+            for handle in taken:
+                self.delete(handle)
+        except CloudError as failed:
+            raise HalfMade(
+                f"ssh: {len(taken)} of {placed.nodes} machines were taken, and are to be given"
+                " back",
+                handles=taken,
+                provider=PROVIDER,
+                code=failed.code,
+            ) from failed
+
+    def poll(self, ticket: Ticket) -> Ticket:
+        """Done once every lease runs."""
+        nodes = self.observe(ticket.handles)
+        if any(node.status == STARTING for node in nodes):
+            return ticket._replace(detail="what runs there is being started")
+        return ticket._replace(state="done")
+
+    def resume(self, order: Order) -> Ticket | None:
+        """Asks every machine that the order may have reached for its token. Raises OutcomeUnknown
+        while one of them does not answer, HalfMade where a part was taken.
+        """
+        placed = order.candidates[0]
+        machines = [
+            each
+            for each in self._machines()
+            if placed.machine_type == offers.TOGETHER or each.name == placed.zone
+        ]
+        handles: dict[float, Handle] = {}
+        for look in self._looks(machines, agent.program("look", order.token)):
+            if isinstance(look, CloudError):
+                raise OutcomeUnknown(
+                    f"ssh: {look.message}", provider=PROVIDER, code=look.code, token=order.token
+                ) from look
+            lease = look.facts.lease(order.token) if look.facts is not None else None
+            if lease is not None:
+                handles[lease.number("rank")] = _handle(look.machine, order.token)
+        if not handles:
+            return None
+        made = tuple(handle for _, handle in sorted(handles.items()))
+        if len(made) != placed.nodes:
+            raise HalfMade(
+                f"ssh: {len(made)} of {placed.nodes} machines were taken",
+                handles=made,
+                provider=PROVIDER,
+                code="taken",
+            )
+        return Ticket(order, "waiting", (), placed, made)
+
+    # Seeing
+
+    def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
+        """What each lease's machine says of it. One call a lease, all at once."""
+        if not handles:
+            return []
+        with ThreadPoolExecutor(min(AT_ONCE, len(handles))) as pool:
+            return list(pool.map(self._node, handles))
+
+    def _node(self, handle: Handle) -> Node:
+        machine, token = self._of(handle)
+        if machine.retired:
+            return Node(handle, token, GONE, detail=f"{machine.name} is retired")
+        facts = self._ask(machine, agent.program("look", token))
+        lease = facts.lease(token)
+        if lease is not None:
+            return _seen(machine, lease)
+        ended = facts.over == (token, "ended")
+        detail = "its time was over" if ended else f"{machine.name} has no such lease"
+        return Node(
+            handle, token, ENDED if ended else GONE, detail=detail, zone=machine.name, ended=ended
+        )
+
+    def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
+        """Every lease with that mark. Raises Transient while a machine does not answer."""
+        if self._inventory is None or self._untouched():
+            return []
+        wanted = {"owner": owner, "cluster": cluster, "generation": generation}
+        nodes = []
+        for look in self._looks(self._machines(), agent.program("look")):
+            if isinstance(look, CloudError):
+                raise look
+            nodes += [
+                _seen(look.machine, lease)
+                for lease in (look.facts or agent.Facts()).leases
+                if all(not word or lease.fields.get(key) == word for key, word in wanted.items())
+            ]
+        return nodes
+
+    def log(self, handle: Handle) -> str:
+        """The end of what runs there wrote, also after the lease."""
+        machine, token = self._of(handle)
+        lines = transport.call(self._read(), machine, agent.program("log", token))
+        return "\n".join(lines[lines.index("log") + 1 :]) if "log" in lines else ""
+
+    # Changing
+
+    def delete(self, handle: Handle) -> None:
+        machine, token = self._of(handle)
+        if not machine.retired:
+            self._ask(machine, agent.program("release", token))
+
+    def relabel(self, handle: Handle, generation: str) -> None:
+        machine, token = self._of(handle)
+        self._ask(machine, agent.edited(token, generation=generation))
+
+    def update(self, handle: Handle, change: Mapping[str, object]) -> None:
+        machine, token = self._of(handle)
+        fields: dict[str, str] = {}
+        labels, ttl = change.get("labels"), change.get("ttl")
+        if isinstance(labels, dict):
+            fields["labels"] = agent.labels(labels)
+        if "ttl" in change:
+            lease = self._ask(machine, agent.program("look", token)).lease(token)
+            began = 0 if lease is None else int(lease.number("created"))
+            fields["end"] = str(began + ttl) if isinstance(ttl, int) else "0"
+        if fields:
+            self._ask(machine, agent.edited(token, **fields))
+
+    def _of(self, handle: Handle) -> tuple[Machine, str]:
+        name, _, token = handle.native_id.partition("/")
+        machine = self._read().named(name)
+        if machine is None:
+            raise NotConfigured(
+                f"ssh: wanted the machine {name}, found it no longer in the inventory; put it back,"
+                " with `retired: true` if it is no more",
+                provider=PROVIDER,
+                code="no-machine",
+            )
+        return machine, token
+
+
+def _handle(machine: Machine, token: str) -> Handle:
+    return Handle(PROVIDER, f"{machine.name}/{token}")
+
+
+def _before(failed: CloudError) -> CloudError:
+    """What an error of the look before an order means for the order: nothing was sent."""
+    if isinstance(failed, RateLimited | Transient) and failed.scopes:
+        return error(failed.code, failed.scopes[0].zone, creating=True, words=failed.words)
+    return failed
+
+
+def _seen(machine: Machine, lease: Lease) -> Node:
+    fields = lease.fields
+    detail = "the machine was started anew" if lease.state == "lost" else ""
+    return Node(
+        _handle(machine, lease.token),
+        fields.get("name", lease.token),
+        STATES.get(lease.state, STARTING),
+        lease.mark,
+        region=fields.get("region", ""),
+        zone=fields.get("zone", ""),
+        machine_type=fields.get("type", ""),
+        gpu_type=fields.get("gpu", ""),
+        gpu_count=int(lease.number("count")),
+        capacity=fields.get("capacity", ""),
+        internal_ip=machine.address or ("127.0.0.1" if machine.host == "local" else machine.host),
+        created_at=lease.number("created"),
+        detail=detail,
+        login=f"gpus ssh {lease.mark.cluster}",
+    )
+
+
+def labels_of(lease: Lease) -> dict[str, str]:
+    """The labels on a lease; none where they cannot be read."""
+    try:
+        found = json.loads(lease.fields.get("labels") or "{}")
+    except ValueError:
+        return {}
+    return {str(name): str(word) for name, word in found.items()} if isinstance(found, dict) else {}

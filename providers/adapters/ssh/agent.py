@@ -1,0 +1,173 @@
+"""What is asked of a machine, and what it answers: agent.sh with its variables, and its lines read.
+Owns the words of both. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.adapters.ssh import names
+from providers.model import shell
+from providers.model.machine import Mark
+from providers.model.workload import BOOT_SCRIPT, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.model.machine import Order
+    from providers.model.offer import Candidate
+
+LOG_BYTES = 1 << 20
+GRACE_S = 30
+"""How long what runs has to end by itself before it is made to."""
+
+
+class Card(NamedTuple):
+    """One card as the driver names it. `model` is empty for one that the catalog does not know."""
+
+    index: int
+    uuid: str
+    mib: float
+    driver: str
+    product: str
+
+    @property
+    def model(self) -> str:
+        return names.model(self.product, self.mib)
+
+
+class Lease(NamedTuple):
+    """Cards that are lent. `state`: starting, running, stopping, or lost (the machine was started
+    anew since).
+    """
+
+    token: str
+    state: str
+    fields: Mapping[str, str]
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(*(self.fields.get(name, "") for name in Mark._fields))
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        return tuple(self.fields.get("cards", "").split())
+
+    def number(self, name: str) -> float:
+        """A field as a number; 0 for what is none."""
+        text = self.fields.get(name, "")
+        return float(text) if text.isdigit() else 0.0
+
+
+class Facts(NamedTuple):
+    """What a machine told. `used` are the cards on which something runs without a lease; `over` is
+    (token, why) of a lease that is no more.
+    """
+
+    cards: tuple[Card, ...] = ()
+    used: frozenset[str] = frozenset()
+    leases: tuple[Lease, ...] = ()
+    over: tuple[str, str] = ("", "")
+
+    def lease(self, token: str) -> Lease | None:
+        """The lease of this token."""
+        return next((each for each in self.leases if each.token == token), None)
+
+    @property
+    def lent(self) -> frozenset[str]:
+        """Cards of leases that stand."""
+        return frozenset(
+            card for each in self.leases if each.state != "lost" for card in each.cards
+        )
+
+
+def program(verb: str, token: str = "", **variables: str | int) -> str:
+    """The text that is sent."""
+    given: dict[str, str | int] = {
+        "lease": "",
+        "count": 0,
+        "cards": "",
+        "ttl": 0,
+        "script": "",
+        "changes": "",
+        "work": ROOT,
+        "boot_script": BOOT_SCRIPT,
+        "log_bytes": LOG_BYTES,
+        "grace": GRACE_S,
+    }
+    return shell.program(__file__, "agent", verb=verb, token=token, **{**given, **variables})
+
+
+def take(order: Order, placed: Candidate, rank: int, cards: Sequence[str]) -> str:
+    """The text that takes cards: the first free ones of these."""
+    fields = {
+        "name": order.node_names[rank],
+        **order.mark._asdict(),
+        "zone": placed.zone,
+        "region": placed.region,
+        "type": placed.machine_type,
+        "gpu": placed.gpu_type,
+        "count": str(placed.gpu_count),
+        "capacity": placed.capacity,
+        "kind": placed.kind,
+        "rank": str(rank),
+        "labels": labels(dict(order.setup.labels)),
+    }
+    return program(
+        "take",
+        order.token,
+        lease="\n".join(f"{name}={_line(value)}" for name, value in fields.items()),
+        count=placed.gpu_count,
+        cards=" ".join(cards),
+        ttl=order.setup.ttl_s or 0,
+        script=order.setup.script,
+    )
+
+
+def edited(token: str, **fields: str) -> str:
+    """The text that writes these fields of a lease anew."""
+    changes = "\n".join(f"{name}={_line(value)}" for name, value in fields.items())
+    return program("edit", token, changes=changes)
+
+
+def labels(given: Mapping[str, object]) -> str:
+    """Labels as one line."""
+    import json
+
+    return json.dumps({str(name): str(value) for name, value in given.items()}, sort_keys=True)
+
+
+def read(lines: Sequence[str]) -> Facts:
+    """What the lines of an answer say."""
+    cards: list[Card] = []
+    used: set[str] = set()
+    leases: list[Lease] = []
+    over = ("", "")
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == "" and leases:
+            name, _, value = rest.partition("=")
+            leases[-1] = leases[-1]._replace(fields={**leases[-1].fields, name: value})
+        elif word == "card":
+            card = _card(rest)
+            cards += [card] if card is not None else []
+        elif word == "used":
+            used.add(rest.strip())
+        elif word == "lease":
+            token, _, state = rest.partition(" ")
+            leases.append(Lease(token, state, {}))
+        elif word == "over":
+            token, _, why = rest.partition(" ")
+            over = (token, why)
+    return Facts(tuple(cards), frozenset(used), tuple(leases), over)
+
+
+def _card(text: str) -> Card | None:
+    parts = [part.strip() for part in text.split(",", 4)]
+    if len(parts) != 5 or not parts[0].isdigit() or not parts[2].isdigit():
+        return None
+    return Card(int(parts[0]), parts[1], float(parts[2]), parts[3], parts[4])
+
+
+def _line(value: str) -> str:
+    return " ".join(value.split())

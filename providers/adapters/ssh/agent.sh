@@ -1,0 +1,306 @@
+#!/bin/sh
+# What a machine of yours does when it is asked: tells its cards and leases, lends cards, starts what
+# is to run on them, and takes them back. Sent whole with each call. Nothing happens before its last
+# line is read, so half of it does nothing. A lease is a folder on the machine itself, made and
+# removed under one lock: whoever asks, no card is lent twice.
+: "${verb:?}" "${token?}" "${lease?}" "${count?}" "${cards?}" "${ttl?}" "${script?}" "${changes?}"
+: "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
+
+set -u
+umask 022
+root=${GPUS_AGENT_ROOT:-/var/tmp/gpus}
+leases=$root/leases logs=$root/logs trash=$root/trash
+boot=${GPUS_BOOT_ID:-$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)}
+verb=${GPUS_VERB:-$verb}
+PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/lib/wsl/lib
+
+# finish CODE: the last line of an answer; without it an answer is none.
+finish() {
+  echo "end $1"
+  exit 0
+}
+
+now() { echo "${GPUS_NOW:-$(date +%s)}"; }
+
+# A stand-in's time is played, and nothing runs there.
+played() { [ -n "${GPUS_NOW:-}" ]; }
+
+value() { sed -n "s/^$2=//p" "$leases/$1/lease" 2>/dev/null; }
+
+all_leases() { ls "$leases" 2>/dev/null; }
+
+# The machine was started anew since: what the lease ran is no more.
+is_lost() { [ "$(value "$1" boot)" != "$boot" ]; }
+
+is_over() {
+  over_at=$(value "$1" end)
+  [ "${over_at:-0}" != 0 ] && [ "$(now)" -ge "$over_at" ]
+}
+
+state() {
+  if [ -n "$(value "$1" ending)" ] || is_over "$1"; then
+    echo stopping
+  elif is_lost "$1"; then
+    echo lost
+  elif [ "$(now)" -lt "$(cat "$leases/$1/begun" 2>/dev/null || echo 9999999999)" ]; then
+    echo starting
+  else
+    echo running
+  fi
+}
+
+# Everything started under a lease has it in its environment, whatever session it went to.
+processes() { grep -ls -e "GPUS_$2=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3; }
+
+containers() {
+  ! command -v docker >/dev/null || docker ps -aq --filter "label=gpus.lease=$1" 2>/dev/null
+}
+
+# edit LEASE NAME=VALUE...: writes it anew, whole.
+edit() {
+  edited=$leases/$1/lease
+  shift
+  cp "$edited" "$edited.new" || finish no-space
+  for pair in "$@"; do
+    { grep -v "^${pair%%=*}=" "$edited.new"; echo "$pair"; } >"$edited.newer" || finish no-space
+    mv "$edited.newer" "$edited.new"
+  done
+  mv "$edited.new" "$edited"
+}
+
+# free LEASE: no card is lent by it from here on, and only its log is left.
+free() {
+  why=ended
+  [ -z "$(value "$1" ending)" ] || why=released
+  [ ! -f "$leases/$1/own$work/log" ] || cp "$leases/$1/own$work/log" "$logs/$1.log" 2>/dev/null
+  printf '\ngpus-lease %s %s\n' "$1" "$why" >>"$logs/$1.log"
+  mv "$leases/$1" "$trash/$1"
+  # A container may have left files of root's.
+  rm -rf "${trash:?}/$1" 2>/dev/null
+  for pid in $(processes "$1" KEEPER); do kill "$pid" 2>/dev/null; done
+}
+
+# advance LEASE: one step on the way out of one whose time is over. Never waits.
+advance() {
+  is_over "$1" && [ -w "$leases/$1" ] || return 0
+  if ! is_lost "$1"; then
+    pids=$(processes "$1" LEASE)
+    if [ -n "$pids" ]; then
+      asked=$(cat "$leases/$1/asked" 2>/dev/null)
+      signal=
+      if [ -z "$asked" ]; then
+        now >"$leases/$1/asked"
+        signal=TERM
+      elif [ "$(now)" -ge $((asked + grace)) ]; then
+        signal=KILL
+      fi
+      # shellcheck disable=SC2086 # one word a process
+      [ -z "$signal" ] || kill "-$signal" $pids 2>/dev/null
+      return 0
+    fi
+    found=$(containers "$1")
+    # shellcheck disable=SC2086 # one word a container
+    if [ -n "$found" ]; then
+      docker rm -f $found >/dev/null 2>&1
+      return 0
+    fi
+  fi
+  free "$1"
+}
+
+tell_leases() {
+  echo "boot $boot"
+  for each in $(all_leases); do
+    echo "lease $each $(state "$each")"
+    sed 's/^/ /' "$leases/$each/lease"
+  done
+  [ -z "$token" ] || [ -d "$leases/$token" ] || [ ! -f "$logs/$token.log" ] ||
+    echo "over $token $(sed -n "s/^gpus-lease $token //p" "$logs/$token.log" | tail -n 1)"
+}
+
+tell_cards() {
+  command -v nvidia-smi >/dev/null || finish no-smi
+  found=$(nvidia-smi --query-gpu=index,uuid,memory.total,driver_version,name \
+    --format=csv,noheader,nounits 2>/dev/null) || finish no-driver
+  echo "$found" | sed 's/^/card /'
+  in_use | sed 's/^/used /'
+}
+
+# Cards on which somebody runs something without a lease.
+in_use() {
+  nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader 2>/dev/null | sort -u |
+    while read -r used; do lent | grep -qxF "$used" || echo "$used"; done
+}
+
+lent() {
+  for each in $(all_leases); do
+    is_lost "$each" || value "$each" cards | tr ' ' '\n'
+  done
+}
+
+take() {
+  if [ -d "$leases/$token" ]; then
+    tell_leases
+    finish ok
+  fi
+  # Delivered once more after all was over: it is not begun again.
+  [ ! -e "$logs/$token.log" ] || finish over
+  command -v nvidia-smi >/dev/null || finish no-smi
+  for tool in setsid bash; do command -v "$tool" >/dev/null || finish no-tool; done
+  not_free=$(lent; in_use)
+  chosen='' number=0
+  for card in $cards; do
+    [ "$number" -lt "$count" ] || break
+    if ! echo "$not_free" | grep -qxF "$card"; then
+      chosen="$chosen${chosen:+ }$card" number=$((number + 1))
+    fi
+  done
+  [ "$number" = "$count" ] || finish taken
+  made=$leases/.$token.new
+  rm -rf "$made"
+  furnish || { rm -rf "$made"; finish no-space; }
+  mv "$made" "$leases/$token" || finish no-space
+  if played; then
+    echo $(($(now) + ${GPUS_BEGINS_S:-0})) >"$leases/$token/begun"
+  else
+    detached keep
+    [ -z "$script" ] || detached job
+    [ -n "$script" ] || now >"$leases/$token/begun"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+      [ ! -e "$leases/$token/begun" ] || break
+      sleep 0.1 2>/dev/null || sleep 1
+    done
+  fi
+  tell_leases
+  finish ok
+}
+
+# Writes a lease's folder: what everybody may read, and `own`, which only its user may.
+furnish() {
+  own=$made/own there=$leases/$token/own
+  mkdir -p "$own/bin" "$own/home" "$own$work" && chmod 700 "$own" || return
+  end=0
+  [ "$ttl" = 0 ] || end=$(($(now) + ttl))
+  { echo "$lease"; echo "cards=$chosen"; echo "boot=$boot"; echo "created=$(now)"; echo "end=$end"; } \
+    >"$made/lease" || return
+  listed=$(echo "$chosen" | tr ' ' ,)
+  cat >"$own/env" <<ENV || return
+export GPUS_LEASE=$token GPUS_LEASE_FOLDER=$there
+export GPUS_ROOT=$there$work GPUS_CONSOLE=/dev/null GPUS_START_UP=$there/start-up
+export GPUS_NODE_RANK=$(echo "$lease" | sed -n 's/^rank=//p')
+export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$listed NVIDIA_VISIBLE_DEVICES=$listed
+export HOME=$there/home PATH=$there/bin:\$PATH
+cd $there/home
+ENV
+  # What looks at the machine's cards sees those of the lease.
+  cat >"$own/bin/nvidia-smi" <<SMI || return
+#!/bin/sh
+case " \$* " in
+  *" --query-gpu"* | "  ") exec $(command -v nvidia-smi) -i $listed "\$@" ;;
+  *) exec $(command -v nvidia-smi) "\$@" ;;
+esac
+SMI
+  chmod 700 "$own/bin/nvidia-smi" || return
+  (
+    umask 077
+    # shellcheck disable=SC2154 # this program's own text, read by whoever sent it
+    printf '%s\n' "$agent" >"$own/agent" && printf %s "$script" >"$own$boot_script"
+  )
+}
+
+# detached VERB: this program once more, in a session of its own that outlives the login.
+detached() {
+  scope=''
+  if [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ] &&
+    systemd-run --scope --quiet true </dev/null >/dev/null 2>&1; then
+    scope='systemd-run --scope --quiet --collect'
+  fi
+  # shellcheck disable=SC2086 # several words
+  GPUS_VERB=$1 setsid $scope sh "$leases/$token/own/agent" </dev/null >/dev/null 2>&1 9<&- &
+}
+
+# Ends the lease in time, though nobody asks; a file that is touched is not tidied away meanwhile.
+keep() {
+  while [ -d "$leases/$token" ]; do
+    if flock -w 10 9; then
+      advance "$token"
+      flock -u 9
+    fi
+    touch "$leases/$token/lease" "$leases/$token/own/env" 2>/dev/null
+    pause=30
+    at=$(value "$token" end)
+    if [ "${at:-0}" != 0 ]; then
+      left=$((at - $(now)))
+      [ "$left" -ge "$pause" ] || pause=$((left > 1 ? left : 1))
+    fi
+    sleep "$pause"
+  done
+}
+
+release() {
+  if [ -d "$leases/$token" ]; then
+    [ -n "$(value "$token" ending)" ] ||
+      edit "$token" "ending=yes" "end=$(($(now) + ${GPUS_DELETE_S:-0}))"
+    advance "$token"
+    [ ! -d "$leases/$token" ] || played || detached keep
+  fi
+  tell_leases
+  finish ok
+}
+
+tell_log() {
+  echo "log"
+  tail -c "$log_bytes" "$leases/$token/own$work/log" 2>/dev/null ||
+    tail -c "$log_bytes" "$logs/$token.log" 2>/dev/null
+  echo
+  finish ok
+}
+
+main() {
+  case "$verb" in
+    keep | job)
+      # Begun with the words of the call that took the lease, and marked as its own.
+      if [ -z "${GPUS_LEASE:-}${GPUS_KEEPER:-}" ]; then
+        if [ "$verb" = keep ]; then
+          export GPUS_KEEPER="$token"
+          exec sh "$leases/$token/own/agent"
+        fi
+        # shellcheck source=/dev/null
+        . "$leases/$token/own/env" && unset GPUS_VERB &&
+          { now >"$leases/$token/begun"; exec bash "$leases/$token/own$boot_script"; }
+        exit 1
+      fi
+      ;;
+  esac
+  command -v flock >/dev/null || finish no-tool
+  [ -d "$root" ] || { mkdir -p "$root" && chmod 1777 "$root"; } 2>/dev/null || finish no-right
+  for folder in "$leases" "$logs" "$trash"; do
+    [ -d "$folder" ] || { mkdir "$folder" && chmod 1777 "$folder"; } 2>/dev/null || finish no-right
+  done
+  exec 9<"$root" || finish no-right
+  [ "$verb" != keep ] || { keep; exit 0; }
+  flock -w 15 9 || finish busy
+  for each_one in $(all_leases); do advance "$each_one"; done
+  case "$verb" in
+    facts)
+      tell_cards
+      tell_leases
+      ;;
+    look) tell_leases ;;
+    take) take ;;
+    edit)
+      [ -d "$leases/$token" ] || finish over
+      IFS='
+'
+      # shellcheck disable=SC2086 # one word a line
+      edit "$token" $changes
+      tell_leases
+      ;;
+    release) release ;;
+    log) tell_log ;;
+    *) finish no-verb ;;
+  esac
+  finish ok
+}
+
+main </dev/null
