@@ -299,9 +299,10 @@ def among(
 
 
 def _price_then_name(offer: Offer) -> tuple[object, ...]:
+    from providers.adapters.registry import capabilities
     from providers.planner.rules import known
 
-    price = known(offer.node_micro_usd)
+    price = known(offer.node_micro_usd, capabilities().get(offer.provider))
     return (price is None, bool(offer.restriction), price or 0, offer.id)
 
 

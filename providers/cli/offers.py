@@ -103,10 +103,11 @@ def _where(text: str, providers: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _offer(offer: Offer) -> dict[str, Any]:
+    from providers.adapters.registry import capabilities
     from providers.model.money import usd
     from providers.planner.rules import known
 
-    price = known(offer.node_micro_usd)
+    price = known(offer.node_micro_usd, capabilities().get(offer.provider))
     fields = offer._asdict()
     del fields["node_micro_usd"]
     return {**fields, "price_usd_per_hour": None if price is None else usd(price)}
@@ -132,7 +133,7 @@ def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool
     for offer, zones in (
         sorted(shown, key=lambda group: group[0].provider) if by_provider else shown
     ):
-        price = known(offer.node_micro_usd)
+        price = known(offer.node_micro_usd, able.get(offer.provider))
         rows.append(
             (
                 offer.provider,
@@ -184,7 +185,7 @@ def _never(offer: Offer, able: Mapping[str, Capabilities]) -> str:
         return f"{rules.NAMES[rules.ORDERABLE]}: {what} cannot be ordered at {offer.provider} yet"
     return (
         f"{rules.NAMES[rules.PRICE]}: an unknown price is never bought, unless you give one"
-        if rules.known(offer.node_micro_usd) is None
+        if rules.known(offer.node_micro_usd, skills) is None
         else ""
     )
 

@@ -70,6 +70,8 @@ class Capabilities(NamedTuple):
     """
     keyed_buckets: frozenset[str] = frozenset()
     """Schemes of the stores that its machines reach with keys among the secrets alone."""
+    owned: bool = False
+    """Its machines are the user's own: a price of 0 is one that they said, not an unknown one."""
     volumes: bool = False
     """Its jobs and services have volumes of its own: folders that outlive them."""
 

@@ -116,7 +116,12 @@ def _impossible(
     so many nodes or lets them live so long.
     """
     able = _allowed(ask, capabilities)
-    moving = any(skills.live_offers for skills in able.values())
+    listed = set(cast("Any", offers.column("provider")))
+    # Boxes of one's own move where there are any, or where they are named.
+    moving = any(
+        skills.live_offers and (not skills.owned or name in listed or name in ask.providers)
+        for name, skills in able.items()
+    )
     out: dict[int, list[Problem]] = {}
     for index, entry in enumerate(ask.entries):
         if rules.types(entry):

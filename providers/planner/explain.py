@@ -197,7 +197,7 @@ def _cap(refusal: _Refusal) -> tuple[str, str]:
     own = rules.Overrides(ask.price_overrides).price(
         offer.provider, offer.region, offer.machine_type, offer.gpu_type, offer.capacity
     )
-    node = own if own is not None else rules.known(offer.node_micro_usd)
+    node = own if own is not None else rules.known(offer.node_micro_usd, refusal.skills)
     if own is None and node is not None and (host := refusal.host) is not None:
         node += host.micro_usd
     return (

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from providers.model.placement import Placement, Price
     from providers.planner.rules import Fitting, Kept, Terms
 
+FREE = 1
+"""Micro-dollars that a free machine counts as where a figure is divided by its price."""
+
 
 class Ranked(Protocol):
     """A candidate, or what runs: the entry that it serves, where, and for how much."""
@@ -65,7 +68,7 @@ def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]
             return (hours is None, (hours or 1.0) * item.micro_usd, by_choice)
         if ask.rank == PERFORMANCE:
             return (
-                -speeds[offer.gpu_type] * offer.gpu_count / item.node_micro_usd,
+                -speeds[offer.gpu_type] * offer.gpu_count / (item.node_micro_usd or FREE),
                 item.micro_usd,
                 by_choice,
             )
@@ -97,11 +100,11 @@ def _worth(
 ) -> float | None:
     """The figure that the rank goes by, the more the better; None where it is not known."""
     place, micro_usd = ranked.placement, ranked.price.micro_usd
-    if not micro_usd:
+    if micro_usd is None:
         return None
     if ask.rank == PERFORMANCE:
         speed = _speeds({place.gpu_type})[place.gpu_type]
-        return speed * place.gpu_count * place.nodes / micro_usd
+        return speed * place.gpu_count * place.nodes / (micro_usd or FREE)
     if ask.rank == JOB_COST and fits is not None and ranked.entry < len(ask.entries):
         hours = fits(ask.entries[ranked.entry], place.gpu_type, place.gpu_count).job_hours
         return None if hours is None else -hours * micro_usd

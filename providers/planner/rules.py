@@ -229,12 +229,12 @@ class Overrides:
         return None
 
 
-def known(price: object) -> int | None:
-    """A price as whole micro-dollars; None for what is no price: nothing, zero, a negative, NaN,
-    infinity.
+def known(price: object, skills: Capabilities | None) -> int | None:
+    """A price as whole micro-dollars; None for what is no price: nothing, a negative, NaN,
+    infinity, and zero where machines are not the user's own.
     """
-    if isinstance(price, (int, float)) and 0 < price < float("inf"):
-        return int(price)
+    if isinstance(price, (int, float)) and 0 <= price < float("inf"):
+        return int(price) if price or (skills is not None and skills.owned) else None
     return None
 
 

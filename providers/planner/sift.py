@@ -197,7 +197,9 @@ class _Judge:
         )
         if own is not None:
             return _Cost(own, overridden=True, disk="")
-        listed = rules.known(columns.node_micro_usd[row])
+        listed = rules.known(
+            columns.node_micro_usd[row], self.terms.capabilities.get(columns.provider[row])
+        )
         if listed is None or host is None:
             return None if listed is None else _Cost(listed, overridden=False, disk="")
         return _Cost(listed + host.micro_usd, overridden=False, disk=host.parts)

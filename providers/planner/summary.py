@@ -125,7 +125,7 @@ def _cheapest_refused(plan: Plan, accepted: Collection[str]) -> dict[str, tuple[
     )
     for row, (rule, entry) in plan.refused.items():
         provider = str(providers[row])
-        price = rules.known(prices[row])
+        price = rules.known(prices[row], plan.terms.capabilities.get(provider))
         if rule <= rules.MARKETPLACE or provider in accepted or price is None:
             continue
         kinds = [way.kind for way in plan.ask.entries[entry].capacity]

@@ -71,4 +71,4 @@ def test_a_market_is_listed_without_a_store(tmp_path, monkeypatch) -> None:
 def test_a_provider_without_a_folder_is_not_rehearsed() -> None:
     """An outside adapter gets no server; it is connected as before."""
     assert start.rehearsed("somebody") is None
-    assert start.clouds() == ("aws", "clore", "gcp", "modal", "vertex")
+    assert start.clouds() == ("aws", "clore", "gcp", "modal", "ssh", "vertex")

@@ -136,7 +136,5 @@ MANIFEST = Manifest(
     ),
     limits=Limits(host=host_of),
     console=Console(program=program, shell=shell),
-    programs=Programs(
-        ends_itself='env -u GPUS_LEASE GPUS_VERB=release sh "$GPUS_LEASE_FOLDER/agent"'
-    ),
+    programs=Programs(ends_itself='env -u GPUS_LEASE GPUS_VERB=done sh "$GPUS_LEASE_FOLDER/agent"'),
 )

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from providers.adapters.base import ConsoleLog, KeylessMarket, OffersByAsk, Remarks
 from providers.adapters.ssh import agent, offers, transport
@@ -28,7 +27,6 @@ from providers.errors import (
     Unsupported,
 )
 from providers.model.machine import (
-    ENDED,
     GONE,
     PREEMPTED,
     RUNNING,
@@ -43,17 +41,21 @@ from providers.model.machine import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from providers.adapters.ssh.agent import Facts, Lease
+    from providers.adapters.ssh.agent import Facts, Lease, Program
     from providers.adapters.ssh.inventory import Inventory, Machine
     from providers.model.ask import Ask
     from providers.model.machine import Order
     from providers.model.offer import Candidate, Offer
 
+A = TypeVar("A")
+B = TypeVar("B")
 MISSING = (
     "wanted an inventory of your machines, found none; write one and set ssh:inventory to its path"
     " (docs/providers/ssh.md)"
 )
 STATES = {"running": RUNNING, "starting": STARTING, "stopping": STOPPING, "lost": PREEMPTED}
+OVER = {"ended": "its time was over", "done": "what ran there is done"}
+"""How a lease ends that nobody released."""
 AT_ONCE = 16
 
 
@@ -92,12 +94,14 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             raise NotConfigured(f"ssh: {MISSING}", provider=PROVIDER, code="no-inventory")
         return self._inventory()
 
-    def _ask(self, machine: Machine, program: str, *, token: str = "") -> Facts:
+    def _ask(self, machine: Machine, program: Program, *, token: str = "") -> Facts:
         """What a call on one machine answers; with a token it is one that takes cards."""
         found = transport.call(self._read(), machine, program, creating=bool(token), token=token)
         return agent.read(found)
 
-    def _looks(self, machines: Sequence[Machine], program: str) -> list[offers.Look | CloudError]:
+    def _looks(
+        self, machines: Sequence[Machine], program: Program
+    ) -> list[offers.Look | CloudError]:
         """What each machine tells, all asked at once; its error where it tells nothing."""
 
         def look(machine: Machine) -> offers.Look | CloudError:
@@ -106,10 +110,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             except CloudError as failed:
                 return failed
 
-        if not machines:
-            return []
-        with ThreadPoolExecutor(min(AT_ONCE, len(machines))) as pool:
-            return list(pool.map(look, machines))
+        return _at_once(look, machines)
 
     def _machines(self, section: Mapping[str, object] | None = None) -> list[Machine]:
         return [
@@ -157,7 +158,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
                 continue
             facts = each.facts or agent.Facts()
             shown = ", ".join(
-                f"{card.index} {card.model or card.product}"
+                f"{card.number} {card.model or card.product}"
                 + (" (in use)" if card.uuid in facts.lent | facts.used else "")
                 for card in offers.usable(machine, facts)
             )
@@ -261,8 +262,18 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             ) from failed
 
     def poll(self, ticket: Ticket) -> Ticket:
-        """Done once every lease runs."""
+        """Done once every lease runs. Raises OfferGone, or HalfMade with the rest, where somebody
+        has released one meanwhile.
+        """
         nodes = self.observe(ticket.handles)
+        if gone := [node for node in nodes if node.status == GONE and not node.ended]:
+            refusal = error("over", gone[0].zone, creating=True)
+            if len(gone) == len(nodes):
+                raise refusal
+            rest = tuple(node.handle for node in nodes if node.status != GONE)
+            raise HalfMade(
+                refusal.message, handles=rest, provider=PROVIDER, code="over"
+            ) from refusal
         if any(node.status == STARTING for node in nodes):
             return ticket._replace(detail="what runs there is being started")
         return ticket._replace(state="done")
@@ -302,10 +313,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
         """What each lease's machine says of it. One call a lease, all at once."""
-        if not handles:
-            return []
-        with ThreadPoolExecutor(min(AT_ONCE, len(handles))) as pool:
-            return list(pool.map(self._node, handles))
+        return _at_once(self._node, handles)
 
     def _node(self, handle: Handle) -> Node:
         machine, token = self._of(handle)
@@ -315,11 +323,9 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         lease = facts.lease(token)
         if lease is not None:
             return _seen(machine, lease)
-        ended = facts.over == (token, "ended")
-        detail = "its time was over" if ended else f"{machine.name} has no such lease"
-        return Node(
-            handle, token, ENDED if ended else GONE, detail=detail, zone=machine.name, ended=ended
-        )
+        why = facts.over[1] if facts.over[0] == token else ""
+        detail = OVER.get(why, f"{machine.name} has no such lease")
+        return Node(handle, token, GONE, detail=detail, zone=machine.name, ended=why in OVER)
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         """Every lease with that mark. Raises Transient while a machine does not answer."""
@@ -378,6 +384,16 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
                 code="no-machine",
             )
         return machine, token
+
+
+def _at_once(ask: Callable[[A], B], several: Sequence[A]) -> list[B]:
+    """What each is answered, all asked at the same time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if not several:
+        return []
+    with ThreadPoolExecutor(min(AT_ONCE, len(several))) as pool:
+        return list(pool.map(ask, several))
 
 
 def _handle(machine: Machine, token: str) -> Handle:

@@ -22,10 +22,17 @@ GRACE_S = 30
 """How long what runs has to end by itself before it is made to."""
 
 
+class Program(NamedTuple):
+    """What is sent: the text of agent.sh, and the verb that it does."""
+
+    verb: str
+    text: str
+
+
 class Card(NamedTuple):
     """One card as the driver names it. `model` is empty for one that the catalog does not know."""
 
-    index: int
+    number: int
     uuid: str
     mib: float
     driver: str
@@ -81,8 +88,8 @@ class Facts(NamedTuple):
         )
 
 
-def program(verb: str, token: str = "", **variables: str | int) -> str:
-    """The text that is sent."""
+def program(verb: str, token: str = "", **variables: str | int) -> Program:
+    """What is sent for a verb."""
     given: dict[str, str | int] = {
         "lease": "",
         "count": 0,
@@ -95,11 +102,12 @@ def program(verb: str, token: str = "", **variables: str | int) -> str:
         "log_bytes": LOG_BYTES,
         "grace": GRACE_S,
     }
-    return shell.program(__file__, "agent", verb=verb, token=token, **{**given, **variables})
+    text = shell.program(__file__, "agent", verb=verb, token=token, **{**given, **variables})
+    return Program(verb, text)
 
 
-def take(order: Order, placed: Candidate, rank: int, cards: Sequence[str]) -> str:
-    """The text that takes cards: the first free ones of these."""
+def take(order: Order, placed: Candidate, rank: int, cards: Sequence[str]) -> Program:
+    """What takes cards: the first free ones of these."""
     fields = {
         "name": order.node_names[rank],
         **order.mark._asdict(),
@@ -124,8 +132,8 @@ def take(order: Order, placed: Candidate, rank: int, cards: Sequence[str]) -> st
     )
 
 
-def edited(token: str, **fields: str) -> str:
-    """The text that writes these fields of a lease anew."""
+def edited(token: str, **fields: str) -> Program:
+    """What writes these fields of a lease anew."""
     changes = "\n".join(f"{name}={_line(value)}" for name, value in fields.items())
     return program("edit", token, changes=changes)
 

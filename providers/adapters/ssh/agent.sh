@@ -1,10 +1,10 @@
 #!/bin/sh
-# What a machine of yours does when it is asked: tells its cards and leases, lends cards, starts what
-# is to run on them, and takes them back. Sent whole with each call. Nothing happens before its last
-# line is read, so half of it does nothing. A lease is a folder on the machine itself, made and
+# What a machine of yours does when it is asked: tells its cards and leases, lends cards, starts
+# what is to run on them, and takes them back. Sent whole with each call. Nothing happens before its
+# last line is read, so half of it does nothing. A lease is a folder on the machine itself, made and
 # removed under one lock: whoever asks, no card is lent twice.
-: "${verb:?}" "${token?}" "${lease?}" "${count?}" "${cards?}" "${ttl?}" "${script?}" "${changes?}"
-: "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
+: "${verb:?}" "${token?}" "${lease?}" "${count?}" "${cards?}" "${ttl?}" "${script?}"
+: "${changes?}" "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
 
 set -u
 umask 022
@@ -70,10 +70,9 @@ edit() {
 
 # free LEASE: no card is lent by it from here on, and only its log is left.
 free() {
-  why=ended
-  [ -z "$(value "$1" ending)" ] || why=released
+  why=$(value "$1" ending)
   [ ! -f "$leases/$1/own$work/log" ] || cp "$leases/$1/own$work/log" "$logs/$1.log" 2>/dev/null
-  printf '\ngpus-lease %s %s\n' "$1" "$why" >>"$logs/$1.log"
+  printf '\ngpus-lease %s %s\n' "$1" "${why:-ended}" >>"$logs/$1.log"
   mv "$leases/$1" "$trash/$1"
   # A container may have left files of root's.
   rm -rf "${trash:?}/$1" 2>/dev/null
@@ -181,7 +180,7 @@ furnish() {
   mkdir -p "$own/bin" "$own/home" "$own$work" && chmod 700 "$own" || return
   end=0
   [ "$ttl" = 0 ] || end=$(($(now) + ttl))
-  { echo "$lease"; echo "cards=$chosen"; echo "boot=$boot"; echo "created=$(now)"; echo "end=$end"; } \
+  printf '%s\n' "$lease" "cards=$chosen" "boot=$boot" "created=$(now)" "end=$end" \
     >"$made/lease" || return
   listed=$(echo "$chosen" | tr ' ' ,)
   cat >"$own/env" <<ENV || return
@@ -237,10 +236,11 @@ keep() {
   done
 }
 
+# release WHY: `released` by whoever asked, or `done` by what ran there.
 release() {
   if [ -d "$leases/$token" ]; then
     [ -n "$(value "$token" ending)" ] ||
-      edit "$token" "ending=yes" "end=$(($(now) + ${GPUS_DELETE_S:-0}))"
+      edit "$token" "ending=$1" "end=$(($(now) + ${GPUS_DELETE_S:-0}))"
     advance "$token"
     [ ! -d "$leases/$token" ] || played || detached keep
   fi
@@ -296,7 +296,8 @@ main() {
       edit "$token" $changes
       tell_leases
       ;;
-    release) release ;;
+    release) release released ;;
+    done) release "done" ;;
     log) tell_log ;;
     *) finish no-verb ;;
   esac

@@ -97,13 +97,11 @@ TABLE: dict[str, Row] = {
         _AGENT,
         _SEEN,
     ),
-    "no-space": Row(
-        errors.QuotaExceeded, CALL, "has no room left below /var/tmp", _AGENT, _SEEN
-    ),
+    "no-space": Row(errors.QuotaExceeded, CALL, "has no room left below /var/tmp", _AGENT, _SEEN),
     "changed": Row(
-        errors.PriceRose, MACHINE, "costs more in the inventory than when it was listed", _AGENT, _SEEN
+        errors.PriceRose, MACHINE, "costs more in the inventory than when listed", _AGENT, _SEEN
     ),
-}  # fmt: skip
+}
 
 
 def error(

@@ -67,9 +67,10 @@ def loads(text: str) -> Inventory:
 
 def read(raw: Mapping[str, object], where: str) -> Inventory:
     """The inventory of a mapping. Raises SpecError with every problem. Pure."""
-    found: list[Problem] = []
-    for key in raw.keys() - {"machines", "transport"}:
-        found.append(Problem(f"{where}: {key}", "machines, transport", repr(key)))
+    found = [
+        Problem(f"{where}: {key}", "machines, transport", repr(key))
+        for key in sorted(raw.keys() - {"machines", "transport"})
+    ]
     listed = raw.get("machines")
     if not isinstance(listed, list) or not listed:
         wanted = "a list of at least one machine, each with a host"
@@ -78,8 +79,10 @@ def read(raw: Mapping[str, object], where: str) -> Inventory:
         _machine(each, f"{where}: machines[{index}]", found) for index, each in enumerate(listed)
     ]
     names = [each.name for each in machines]
-    for name in sorted({each for each in names if names.count(each) > 1}):
-        found.append(Problem(f"{where}: machines", "a name of its own for each", f"two {name}"))
+    found.extend(
+        Problem(f"{where}: machines", "a name of its own for each", f"two {name}")
+        for name in sorted({each for each in names if names.count(each) > 1})
+    )
     words = raw.get("transport", ["ssh"])
     if not isinstance(words, list) or not words or not all(isinstance(each, str) for each in words):
         found.append(Problem(f"{where}: transport", 'words, as in ["ssh"]', repr(words)))
@@ -103,8 +106,10 @@ def _machine(raw: object, where: str, found: list[Problem]) -> Machine:
         found.append(Problem(where, "a mapping with a host", type(raw).__name__))
         return Machine("", "")
     known = {*_TEXTS, "port", "key", "gpus", "usd_per_gpu_hour", "labels", "retired"}
-    for key in sorted(raw.keys() - known):
-        found.append(Problem(f"{where}.{key}", f"one of {', '.join(sorted(known))}", repr(key)))
+    found.extend(
+        Problem(f"{where}.{key}", f"one of {', '.join(sorted(known))}", repr(key))
+        for key in sorted(raw.keys() - known)
+    )
     raw = {"name": str(raw.get("host", "")).lower().replace(".", "-"), **raw}
     texts = {"host": "", "key": ""}
     for key, (pattern, wanted) in _TEXTS.items():

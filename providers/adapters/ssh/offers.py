@@ -32,9 +32,7 @@ class Look(NamedTuple):
 
 def usable(machine: Machine, facts: Facts) -> tuple[Card, ...]:
     """The cards that the inventory lets be used."""
-    return tuple(
-        card for card in facts.cards if not machine.gpus or card.index in machine.gpus
-    )
+    return tuple(card for card in facts.cards if not machine.gpus or card.number in machine.gpus)
 
 
 def free(machine: Machine, facts: Facts, gpu_type: str) -> tuple[str, ...]:

@@ -4,10 +4,6 @@ Owns the arguments, the greeting before which nothing is done, and how a lost ca
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import tempfile
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +13,16 @@ from providers.adapters.ssh.inventory import LOCAL
 from providers.home import home, private, private_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import subprocess
 
+    from providers.adapters.ssh.agent import Program
     from providers.adapters.ssh.inventory import Inventory, Machine
 
 GREETING = "gpus-agent-1"
 CONNECT_S = 8
 LIMIT_S = 60.0
 REPLY_MAX = 8 << 20
-_READ = f"echo {GREETING}; agent=$(cat); eval \"$agent\""
+_READ = f'echo {GREETING}; agent=$(cat); eval "$agent"'
 
 
 def words(inventory: Inventory, machine: Machine, *more: str) -> tuple[str, ...]:
@@ -62,13 +59,22 @@ def words(inventory: Inventory, machine: Machine, *more: str) -> tuple[str, ...]
 
 
 def call(
-    inventory: Inventory, machine: Machine, program: str, *, creating: bool = False, token: str = ""
+    inventory: Inventory,
+    machine: Machine,
+    program: Program,
+    *,
+    creating: bool = False,
+    token: str = "",
 ) -> list[str]:
     """What a program of ours, run there, answers: its lines without the last, which says `ok`.
 
     Raises the error of what the last line says, or of how far the call came.
     """
-    argv = (*words(inventory, machine, "-T"), f"exec sh -c '{_READ}'")
+    import subprocess
+    import tempfile
+    import threading
+
+    argv = (*words(inventory, machine, "-T"), f"exec sh -c '{_READ}' gpus-{program.verb}")
     with tempfile.TemporaryFile() as complaints:
         try:
             process = subprocess.Popen(
@@ -81,7 +87,7 @@ def call(
         timer = threading.Timer(LIMIT_S, process.kill)
         timer.start()
         try:
-            greeted, reply = _exchanged(process, program)
+            greeted, reply = _exchanged(process, program.text)
         finally:
             timer.cancel()
             process.kill()
@@ -124,15 +130,10 @@ def _closed(machine: Machine) -> str:
     """Why a login came to nothing: the port answers as an ssh server's, or it does not."""
     if machine.host == LOCAL:
         return errors.NO_SHELL
+    import socket
+
     try:
         with socket.create_connection((machine.host, machine.port), CONNECT_S) as link:
             return errors.REFUSED if link.recv(4).startswith(b"SSH-") else errors.UNREACHABLE
     except OSError:
         return errors.UNREACHABLE
-
-
-def shown(argv: Sequence[str]) -> str:
-    """The words as a person would type them."""
-    import shlex
-
-    return shlex.join(argv)

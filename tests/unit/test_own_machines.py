@@ -1,0 +1,232 @@
+"""Machines of one's own: the lock on the machine, what a lease leaves, the inventory, prices that
+somebody said, and what an unanswered question means. The machine is this one, in a folder of its
+own, with a played driver.
+"""
+
+import os
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from providers.adapters.ssh import agent, inventory, names, transport
+from providers.adapters.ssh.adapter import Ssh
+from providers.catalog import names as models
+from providers.catalog.table import table
+from providers.errors import NoCapacity, NotConfigured, OutcomeUnknown, SpecError, Transient
+from providers.model.ask import Ask, Choice
+from providers.model.capability import Capabilities
+from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Mark, Order, Setup
+from providers.model.offer import Candidate, Offer
+from providers.planner import plan
+
+SMI = """#!/bin/sh
+case "$*" in
+  *--query-compute-apps*) ;;
+  *) for n in 0 1 2 3; do echo "$n, GPU-$n, 24564, 570.00, NVIDIA GeForce RTX 4090"; done ;;
+esac
+"""
+LOCAL = inventory.read({"machines": [{"host": "local", "usd_per_gpu_hour": 0}]}, "test")
+
+
+class Here:
+    """This machine with four played cards, as any process sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def adapter(self) -> Ssh:
+        return Ssh("live", lambda: LOCAL, time.time)
+
+    def order(self, token: str, script: str = "", ttl_s: int | None = None) -> Order:
+        offer = next(each for each in self.adapter().offers() if each.gpu_count == 1)
+        placed = Candidate(1, 0, offer, 1, "", offer.node_micro_usd)
+        mark = Mark("owner", "train", "gen1", "f1")
+        return Order(mark, token, (placed,), (token,), Setup(script=script, ttl_s=ttl_s), 60)
+
+    def take(self, token: str, script: str = "", ttl_s: int | None = None) -> Handle:
+        (handle,) = self.adapter().submit(self.order(token, script, ttl_s)).handles
+        return handle
+
+    def status(self, handle: Handle) -> str:
+        return self.adapter().observe([handle])[0].status
+
+    def cards(self) -> list[str]:
+        found = agent.read(transport.call(LOCAL, LOCAL.machines[0], agent.program("look")))
+        return sorted(card for lease in found.leases for card in lease.cards)
+
+    def files(self) -> list[str]:
+        return sorted(
+            str(file.relative_to(self.folder)) for file in self.folder.rglob("*") if file.is_file()
+        )
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    tools, root = tmp_path / "bin", tmp_path / "agent"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(SMI)
+    (tools / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("GPUS_AGENT_ROOT", str(root))
+    yield Here(root)
+    adapter = Ssh("live", lambda: LOCAL, time.time)
+    for node in adapter.find(""):
+        adapter.delete(node.handle)
+    until(lambda: not adapter.find(""))
+
+
+def until(true, seconds=20.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not within {seconds}s"
+        time.sleep(0.1)
+
+
+def running(word: str) -> list[str]:
+    """The processes whose environment has this word."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if word.encode() in file.read_bytes():
+                found.append(file.parent.name)
+    return found
+
+
+def test_no_card_is_lent_twice(here) -> None:
+    """Eight take one of four cards at once, each as a process of its own would: four get one, no
+    two the same, and the others are told that there is none.
+    """
+    orders = [here.order(f"token-{number}") for number in range(8)]
+
+    def take(order):
+        with suppress(NoCapacity):
+            return here.adapter().submit(order)
+        return None
+
+    with ThreadPoolExecutor(8) as pool:
+        taken = [ticket for ticket in pool.map(take, orders) if ticket is not None]
+    assert (len(taken), here.cards()) == (4, [f"GPU-{number}" for number in range(4)])
+
+
+def test_a_release_ends_the_whole_process_tree_and_leaves_only_the_log(here) -> None:
+    """A job that went into a session of its own ends too; afterwards the machine has a log of the
+    lease, and its cards are free.
+    """
+    script = 'mkdir -p "$GPUS_ROOT"; echo begun >"$GPUS_ROOT/log"; setsid sleep 300 & sleep 300'
+    handle = here.take("token-tree", script)
+    until(lambda: len(running("GPUS_LEASE=token-tree")) >= 3)
+    until(lambda: "begun" in here.adapter().log(handle))
+    here.adapter().delete(handle)
+    until(lambda: here.status(handle) == GONE)
+    assert (running("GPUS_LEASE=token-tree"), here.cards()) == ([], [])
+    assert here.files() == ["logs/token-tree.log"]
+    assert "begun" in here.adapter().log(handle)
+
+
+@pytest.mark.long
+def test_a_lease_ends_with_its_ttl_though_nobody_asks(here) -> None:
+    """Nobody looks meanwhile: what ran is ended and its files are gone."""
+    script = "sleep 300"
+    handle = here.take("token-ttl", script, ttl_s=2)
+    assert running("GPUS_LEASE=token-ttl")
+    until(lambda: here.files() == ["logs/token-ttl.log"])
+    assert not running("GPUS_LEASE=token-ttl")
+    (node,) = here.adapter().observe([handle])
+    assert (node.status, node.ended) == (GONE, True)
+
+
+def test_the_same_order_delivered_again_is_the_same_lease(here) -> None:
+    """Sent twice it is one lease; sent once more after its release it is refused, never begun
+    anew.
+    """
+    order = here.order("token-again")
+    first, second = here.adapter().submit(order), here.adapter().submit(order)
+    assert (first.handles, here.cards()) == (second.handles, ["GPU-0"])
+    here.adapter().delete(first.handles[0])
+    until(lambda: here.status(first.handles[0]) == GONE)
+    with pytest.raises(Exception, match="has ended this lease already"):
+        here.adapter().submit(order)
+    assert here.cards() == []
+
+
+def test_a_machine_that_was_started_anew_has_lost_its_leases(here, monkeypatch) -> None:
+    """After a reboot the lease reads as preempted, not as free and not as running; its card is."""
+    handle = here.take("token-boot")
+    monkeypatch.setenv("GPUS_BOOT_ID", "another")
+    assert here.status(handle) == PREEMPTED
+    assert here.status(here.take("token-next")) == RUNNING
+    monkeypatch.undo()
+
+
+def test_a_machine_that_does_not_answer_is_unknown() -> None:
+    """Neither gone nor free: a look is a passing fault, a search of all too, and an order that may
+    have arrived stays unknown.
+    """
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    away = inventory.read({"machines": [{"name": "box", "host": "127.0.0.1", "port": port}]}, "t")
+    adapter = Ssh("live", lambda: away, time.time)
+    handle = Handle("ssh", "box/token")
+    with pytest.raises(Transient):
+        adapter.observe([handle])
+    with pytest.raises(Transient):
+        adapter.find("owner")
+    offer = Offer("ssh", "own", "box", "box", "L4", 1, "on-demand", 1, "2026-11-29", "test")
+    mark = Mark("owner", "train", "gen1", "f1")
+    with pytest.raises(OutcomeUnknown):
+        adapter.resume(Order(mark, "token", (Candidate(1, 0, offer, 1),), ("a",), Setup(), 60))
+    assert adapter.offers() == [] and "box does not answer" in adapter.remarks[0]
+
+
+def test_a_machine_that_left_the_inventory_is_not_taken_for_gone() -> None:
+    """What was lent there is asked for, not forgotten; `retired: true` says that it is gone."""
+    with pytest.raises(NotConfigured, match="put it back"):
+        Ssh("live", lambda: LOCAL, time.time).observe([Handle("ssh", "box/token")])
+    retired = {"machines": [{"name": "box", "host": "box", "retired": True}]}
+    adapter = Ssh("live", lambda: inventory.read(retired, "test"), time.time)
+    assert adapter.observe([Handle("ssh", "box/token")])[0].status == GONE
+
+
+@pytest.mark.parametrize(
+    ("owned", "price", "found"),
+    [(True, 0, 1), (True, None, 0), (False, 0, 0), (True, 250_000, 1)],
+)
+def test_only_a_price_of_0_that_its_owner_said_is_free(owned, price, found) -> None:
+    """0 is a price for machines of one's own, and unknown everywhere else; an unknown one is never
+    bought.
+    """
+    offer = Offer("ssh", "own", "b", "b", "RTX-4090", 1, "on-demand", price, "2026-11-29", "test")
+    able = {"ssh": Capabilities("ssh", owned=owned)}
+    made = plan.make(Ask((Choice("RTX-4090", 1),)), table([offer]), able)
+    assert len(made.candidates) == found
+    assert found or made.rejected_by_rule.get("price-known")
+    assert all(each.micro_usd == price for each in made.candidates)
+
+
+def test_every_problem_of_an_inventory_is_told_with_its_path() -> None:
+    """All at once, and a price that is no price is not taken for none."""
+    machines = [
+        {"name": "a", "host": "h", "port": 0, "gpus": "0", "usd_per_gpu_hour": "free"},
+        {"name": "a", "user": "x"},
+        "b",
+    ]
+    with pytest.raises(SpecError) as told:
+        inventory.read({"machines": machines, "boxes": []}, "inv.yaml")
+    text = str(told.value)
+    for part in ("boxes", "[0].port", "[0].gpus", "[0].usd_per_gpu_hour", "[1].host", "[2]"):
+        assert part in text, text
+
+
+def test_every_product_name_means_models_of_the_catalog() -> None:
+    """The table's names are canonical, and a card of another size is not taken for one."""
+    for product, found in names.spellings().items():
+        assert set(found) <= set(models.models()), product
+    assert names.model("NVIDIA H100 80GB HBM3", 81_559) == "H100"
+    assert names.model("NVIDIA A100-SXM4-80GB MIG 1g.10gb", 9_728) == ""
+    assert names.model("NVIDIA GeForce RTX 3080", 12_288) == "RTX-3080-12GB"
+    assert names.model("NVIDIA GeForce RTX 4090", 49_140) == ""
