@@ -10,6 +10,7 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from providers.engine.readiness.measure import measured
 from providers.engine.record import HEALTHY
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import pause
@@ -25,7 +26,7 @@ from providers.remote.unpack import Limits
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from providers.adapters.guard import Cloud
@@ -175,6 +176,13 @@ class AsyncMachine:
         if check and code != 0:
             raise GpusError(f"{self.name}: the command ended with {code}: {text}")
         return code
+
+    async def measured(self, mode: str, node: int = 0) -> Mapping[str, Any]:
+        """What a machine measures of its GPUs, for `acceptance.judge`; they must be idle. Raises
+        GpusError where no answer comes.
+        """
+        self._line(node)  # says why there is no way in
+        return await measured(self._probe, self._node(node), mode)
 
     async def put(
         self, local: str | os.PathLike[str], remote: str | None = None, *, node: int = 0

@@ -1,4 +1,4 @@
-"""The arguments of the ad hoc commands: run, cp, ssh, ssh-config, logs, wait, doctor, ps,
+"""The arguments of the ad hoc commands: run, cp, ssh, ssh-config, logs, wait, doctor, accept, ps,
 release.
 """
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Runs one ad hoc command; `command` are the words after `--`."""
+    from providers.cli import accept, ps, ssh_config
     from providers.cli import adhoc as commands
-    from providers.cli import ps, ssh_config
 
     gc.enable()  # these may take hours
     if options.command == "run" and options.stack:
@@ -26,6 +26,7 @@ def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.command in {"run", "ssh"}:
         return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
     does = {
+        "accept": accept.accept,
         "cp": commands.cp,
         "logs": commands.logs,
         "ps": ps.ps,
@@ -160,6 +161,18 @@ def add_adhoc(commands: Any) -> None:
     doctor.add_argument(
         "name", nargs="?", help="one of your machines (default: the one you are on)"
     )
+    tested = command(
+        "accept",
+        "measure a machine's GPUs: whether they are what was sold",
+        "accept [NAME [-s STACK]] [--full] [--json]",
+    )
+    tested.add_argument(
+        "name", nargs="?", help="a cluster, each of its machines (default: the machine you are on)"
+    )
+    tested.add_argument("--full", action="store_true", help="with a minute of full load")
+    tested.add_argument("--json", action="store_true", help="JSON instead of a table")
+    tested.add_argument("--node", type=int, help="only this machine of a cluster")
+    tested.add_argument("--gpu", metavar="GPU", help="without NAME: what this machine should be")
     for parser in (copy, login, logs, doctor):
         parser.add_argument(
             "--node", type=int, default=0, help="which machine of a cluster (default 0)"
@@ -168,7 +181,7 @@ def add_adhoc(commands: Any) -> None:
         "ps", "what runs, ad hoc and by stacks, whose it is, at what price", "ps [-s STACK]"
     )
     listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
-    for parser in (copy, login, hosts, logs, wait, doctor, listed):
+    for parser in (copy, login, hosts, logs, wait, doctor, tested, listed):
         parser.add_argument(
             "-s",
             "--stack",

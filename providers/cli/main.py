@@ -212,7 +212,8 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "check": add_check,
     "sweep": _sweep_parser,
     **dict.fromkeys(
-        ("run", "cp", "ssh", "ssh-config", "logs", "wait", "doctor", "ps", "release"), add_adhoc
+        ("run", "cp", "ssh", "ssh-config", "logs", "wait", "doctor", "accept", "ps", "release"),
+        add_adhoc,
     ),
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,

@@ -30,7 +30,7 @@ from providers.home import JOURNAL_FILE, home, remedy
 from providers.model.ask import CAPACITIES
 from providers.model.duration import text as duration_text
 from providers.model.worlds import REHEARSAL
-from providers.rehearsal.scenario import ANY, FAULTS, JOB_FAILS, LATENCIES_S, NODE_LOOK, NODE_WORK
+from providers.rehearsal.scenario import ANY, FAULTS, JOB_FAILS, LATENCIES_S, NODE_LOOKS, NODE_WORK
 from providers.rehearsal.store import AHEAD_MAX_S, open_store
 
 if TYPE_CHECKING:
@@ -239,10 +239,8 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
             " --help`"
         )
     cloud = console(options.provider)
-    calls = cloud.methods() | {
-        NODE_LOOK,
-        NODE_WORK,
-    }  # what happens on a node is no call of the cloud's, and can fail all the same
+    # What happens on a node is no call of the cloud's, and can fail all the same.
+    calls = cloud.methods() | {*NODE_LOOKS, NODE_WORK}
     if not any(fnmatchcase(name, options.method) for name in calls):
         known("method", options.method, calls, f"a call of {options.provider}, with * for any part")
     if options.kind not in FAULTS:

@@ -55,11 +55,20 @@ FAULTS = {
         "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another"
         " card for one), or `count`, `name`, `mib`"
     ),
+    "relabelled": (
+        "of node.accept: the cards of a stand-in node are, from then on, as fast as the model"
+        " `name` (default T4), whatever they say they are"
+    ),
 }
 """The kinds of fault and what each does; the words in backquotes are its settings."""
-NODE_LOOK, NODE_WORK = "node.look", "node.work"
+NODE_LOOK, NODE_WORK, NODE_ACCEPT = "node.look", "node.work", "node.accept"
 JOB_FAILS = "job-fails"
-NODE_FAULTS = ("port-closed", "no-driver", "start-up-failed", "wrong-gpus")
+RELABELLED = "relabelled"
+NODE_LOOKS = (NODE_LOOK, NODE_ACCEPT)
+NODE_FAULTS = {
+    **dict.fromkeys(("port-closed", "no-driver", "start-up-failed", "wrong-gpus"), NODE_LOOK),
+    RELABELLED: NODE_ACCEPT,
+}
 """What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls
 are other methods.
 """

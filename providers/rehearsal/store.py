@@ -19,7 +19,7 @@ from providers.rehearsal.scenario import (
     JOB_FAILS,
     LATENCIES_S,
     NODE_FAULTS,
-    NODE_LOOK,
+    NODE_LOOKS,
     Fault,
     Request,
     StockLine,
@@ -259,7 +259,7 @@ class Store(Database):
         for fault in self.faults(provider):
             if (
                 fault.kind != JOB_FAILS
-                and (method == NODE_LOOK) == (fault.kind in NODE_FAULTS)
+                and NODE_FAULTS.get(fault.kind, "") == (method if method in NODE_LOOKS else "")
                 and fnmatchcase(method, fault.method)
                 and (not fault.place or fault.place in places)
                 and (not fault.machine_type or fault.machine_type in machine_types)

@@ -1,0 +1,1 @@
+"""Acceptance of a rented machine: what it measures of itself, and whether that is what was sold."""

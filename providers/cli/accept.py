@@ -1,0 +1,115 @@
+"""`gpus accept`: measures a machine's GPUs, and prints what was found beside what is expected."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from providers.cli.output import NOTHING, OK, print_json, width
+from providers.errors import GpusError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from providers.acceptance.verdict import Verdict
+
+_STYLES = {"ok": "green", "poor": "yellow", "wrong": "red", "unknown": "dim"}
+
+
+def accept(options: argparse.Namespace) -> int:
+    """Measures every machine of a cluster, or this one where no name is given; 0, or 1 where one
+    does not pass.
+    """
+    from providers.acceptance.program import FULL, QUICK
+
+    mode = FULL if options.full else QUICK
+    found = _here(options, mode) if options.name is None else _there(options, mode)
+    if options.json:
+        print_json([_as_json(*each) for each in found])
+    else:
+        for title, answer, verdict in found:
+            _print(title, answer, verdict)
+    return OK if all(verdict.word == "pass" for _, _, verdict in found) else NOTHING
+
+
+def _here(options: argparse.Namespace, mode: str) -> list[tuple[str, Mapping[str, Any], Verdict]]:
+    from providers.acceptance.judge import judge
+    from providers.acceptance.run import measured_here
+    from providers.adhoc.sync import portal
+
+    answer = portal().run(measured_here(mode))
+    return [("this machine", answer, judge(answer, *_ordered(options.gpu)))]
+
+
+def _ordered(gpu: str | None) -> tuple[str, int]:
+    """(model, count) of `--gpu H200:1`; nothing of none. Raises SpecError."""
+    from providers.catalog import names
+    from providers.errors import Problem, SpecError
+
+    if gpu is None:
+        return "", 0
+    name, _, count = gpu.partition(":")
+    model = names.gpu_type(name)
+    if model is None or not (count.isdigit() or not count):
+        near = ", ".join(names.near(name))
+        raise SpecError(
+            [Problem("--gpu", "a GPU such as H100:8", repr(gpu), f"near: {near}" if near else "")]
+        )
+    return model, int(count or 0)
+
+
+def _there(options: argparse.Namespace, mode: str) -> list[tuple[str, Mapping[str, Any], Verdict]]:
+    from providers.acceptance.judge import judge
+    from providers.adhoc.sync import portal
+    from providers.cli.adhoc import one
+
+    if options.gpu is not None:
+        raise GpusError(f"--gpu says what this machine is; what {options.name} is, its record says")
+    machine = one(options.name, options)
+    record, sold = machine.inner.record, machine.inner.record.placement
+    which = range(len(record.machines)) if options.node is None else (options.node,)
+    found = []
+    for number in which:
+        answer = portal().run(machine.inner.measured(mode, number))
+        title = f"{options.name}-{number}" if len(record.machines) > 1 else options.name
+        found.append((title, answer, judge(answer, sold.gpu_type, sold.gpu_count)))
+    return found
+
+
+def _as_json(title: str, answer: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+    return {
+        "machine": title,
+        "verdict": verdict.word,
+        "reasons": list(verdict.reasons),
+        "unknown": list(verdict.unknown),
+        "checks": [check._asdict() for check in verdict.checks],
+        "measured": dict(answer),
+    }
+
+
+def _print(title: str, answer: Mapping[str, Any], verdict: Verdict) -> None:
+    """The table of one machine, and the verdict below it. Texts of the machine are no markup."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from providers.acceptance.reading import real, text
+
+    stand_in = text(answer, "stand_in")
+    table = Table(box=box.SIMPLE, pad_edge=False, title_justify="left")
+    for heading in ("", "found", "expected", ""):
+        table.add_column(heading, overflow="fold")
+    for check in verdict.checks:
+        found = check.found or (check.why if check.state == "unknown" else "")
+        style = _STYLES[check.state]
+        table.add_row(
+            Text(check.name), Text(found), Text(check.expected), Text(check.state, style=style)
+        )
+    console = Console(file=sys.stdout, width=width(), highlight=False)
+    seconds = real(answer, "seconds")
+    took = f" ({seconds:.0f} s)" if seconds is not None else ""
+    console.print(Text(f"{title}{took}{f': a {stand_in}' if stand_in else ''}"))
+    console.print(table)
+    console.print(Text(f"{title}: {verdict}"), soft_wrap=True)
