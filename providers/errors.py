@@ -129,7 +129,7 @@ class SpecError(GpusError):
 
 
 class AllFailed(GpusError):
-    """No candidate could be had. `attempts` are in the order they were made; `refusals` count
+    """No candidate could be acquired. `attempts` are in the order they were made; `refusals` count
     rejected offers by rule.
     """
 
@@ -223,7 +223,7 @@ class BadCredentials(CloudError):
 
 
 class NoCapacity(CloudError):
-    """None to be had right now. Ten minutes: stockouts last hours, but they move."""
+    """Out of capacity right now. Ten minutes: stockouts last hours, but they move."""
 
     default_block_s = 600.0
 

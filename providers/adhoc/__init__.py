@@ -1,3 +1,3 @@
-"""GPUs without Pulumi: got, used and given back within one `with`. Imported on first use; imports
-the engine, never the plugin.
+"""GPUs without Pulumi: acquired, used and released within one `with`. Imported on first use;
+imports the engine, never the plugin.
 """

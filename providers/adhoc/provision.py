@@ -69,7 +69,7 @@ def provision(
     end. `settings` is provider -> its configuration (`{"gcp": {"project": "my-project"}}`).
     `report(severity, text)` gets the lines that otherwise go to stderr.
 
-    Raises SpecError, AllFailed, Busy, NotConfigured and other GpusErrors when nothing was had;
+    Raises SpecError, AllFailed, Busy, NotConfigured and other GpusErrors when nothing was acquired;
     HalfMade when the release could not be confirmed.
     """
     fields = {
@@ -116,7 +116,7 @@ def had(
     """
     opened = _opened(world, settings, report)
     interrupted = f"{spec.name}: interrupted; what was asked for is being released"
-    # An interrupt can come when it is had already and nobody was told yet: it is then released all
+    # An interrupt can come when it is acquired and nobody was told yet: it is then released all
     # the same.
     machines: list[Machine] = []
 
@@ -217,7 +217,7 @@ def bought(name: str, world: str | None = None) -> bool:
 
 
 def release(name: str, *, world: str | None = None, settings: Settings | None = None) -> None:
-    """Gives back, confirmed, whatever bears this name, from any process. Raises GpusError when
+    """Releases, confirmed, whatever bears this name, from any process. Raises GpusError when
     nothing does, HalfMade when that failed.
     """
     known = [each for each in WORLDS if access.settings(each, name) is not None]

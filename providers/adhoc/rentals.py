@@ -201,7 +201,7 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
 
 
 async def _undone(world: World, record: ClusterRecord) -> None:
-    """Gives back what was had but is not what was asked for."""
+    """Releases what was acquired but is not what was asked for."""
     try:
         await operations.delete(world, record)
     except HalfMade as error:

@@ -1,5 +1,5 @@
 """A stack's workload on other GPUs than it declares: tried cheaply, on one machine, ad hoc, and
-given back. `gpus run -s STACK [CLUSTER] --on L4:1`.
+released. `gpus run -s STACK [CLUSTER] --on L4:1`.
 
 Owns what of the declaration stays and what does not, the start of its start-up script by login, and
 the following of what that writes. The engine buys and deletes; nothing of the stack's own machines,
@@ -162,7 +162,7 @@ def read(
 
 
 def _misused(options: argparse.Namespace) -> list[Problem]:
-    """Arguments that mean nothing beside -s, and GPUs that nobody knows."""
+    """Arguments that mean nothing beside -s, and unknown GPUs."""
     from providers.catalog.names import canonical
     from providers.model.ask import gpu_text
     from providers.planner.check import unknown_gpu

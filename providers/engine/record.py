@@ -46,7 +46,7 @@ DONE = (ENDED, FAILED)
 HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
 BILLED = (PENDING, STARTING, RUNNING, DEGRADED, UNSETTLED)
 """The statuses in which machines are billed at their price. What is stopped or ended costs its
-disks at most, and nobody knows what.
+disks at most, and that is unknown.
 """
 WORK, ON_DONE = "work", "on_done"
 """In `ClusterRecord.applied`: the digest of what runs there, and what becomes of the machine once

@@ -204,7 +204,7 @@ class Order(NamedTuple):
 class Ticket(NamedTuple):
     """A creating call under way or done. `state`: waiting | queued | done. `native` is what the
     adapter needs to poll it again, from any process (a flat map of strings). When done, `placed` is
-    the candidate that was had and `handles` are its machines.
+    the candidate that was acquired and `handles` are its machines.
     """
 
     order: Order

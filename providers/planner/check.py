@@ -1,6 +1,6 @@
-"""What can never be had as it is declared, and what a running placement still satisfies. Pure.
+"""What can never be acquired as it is declared, and what a running placement still satisfies. Pure.
 
-Owns the refusals that are the user's to mend: unknown names, counts nobody sells, spot where none
+Owns the refusals that are the user's to fix: unknown names, counts nobody sells, spot where none
 exists, too many nodes. Of several choices the impossible ones are only named, as long as one is
 possible. Nothing is rounded and nothing is bought on a near name: near ones are only said. Must not
 import the engine or an adapter.

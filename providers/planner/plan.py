@@ -129,8 +129,8 @@ class Plan:
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
-        """What can never be had as it is declared: unknown names, counts that nobody sells, and the
-        like; with their paths.
+        """What can never be acquired as it is declared: unknown names, counts that nobody sells,
+        and the like; with their paths.
         """
         from providers.planner import check
 

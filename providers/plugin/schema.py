@@ -190,8 +190,8 @@ SPEC_INPUTS: dict[str, Any] = {
     ),
     "reclaim": _described(
         _STRING,
-        "Change it to any other text to move from a fallback to the preferred choice: that is had"
-        " first, then the fallback goes.",
+        "Change it to any other text to move from a fallback to the preferred choice: that is"
+        " acquired first, then the fallback goes.",
     ),
 }
 

@@ -169,7 +169,7 @@ class Bench:
     def candidates(
         self, capacity: str = "", *, nodes: int = 1, reservation: str = "mine"
     ) -> tuple[Candidate, ...]:
-        """Where the harness's GPU can be had, best first; at least one."""
+        """Where the harness's GPU has capacity, best first; at least one."""
         plan = self.plan(self.ask(capacity, nodes=nodes, reservation=reservation))
         assert plan.candidates, (
             f"{self.name}: wanted a place for {self.harness.gpu} {capacity or self.usual}, found"

@@ -49,7 +49,7 @@ def manifest_is_whole(bench: Bench) -> None:
 
 
 def unknown_options_are_named(bench: Bench) -> None:
-    """No options are no problem; one that nobody knows is a problem that names it; the harness's
+    """No options are no problem; one that is unknown is a problem that names it; the harness's
     own are fine.
     """
     check = bench.harness.manifest.check_options

@@ -88,8 +88,8 @@ class FakeCloud(PlaceAccess):
         self.orders: list[Order] = []
         self.updates: list[tuple[Handle, dict[str, object]]] = []
         self.stock: dict[tuple[str, str], int] = {}
-        """(zone, capacity) -> machines that can still be had there; without an entry there is no
-        end of them.
+        """(zone, capacity) -> machines that can still be launched there; without an entry there is
+        no end of them.
         """
         self.create_s, self.delete_s, self.queue_s = 1.0, 1.0, 0.0
         self.twist: Callable[[list[Node]], list[Node]] | None = None

@@ -96,7 +96,7 @@ def _settled(bench: Bench, order: Order, adapter: Adapter) -> Ticket | None:
 
 def no_capacity_makes_nothing(bench: Bench) -> None:
     """Sold out is NoCapacity (or OfferGone), about this place, for a while; nothing is made, and
-    with stock it can be had.
+    with stock it can be launched.
     """
     order = bench.order(wait_s=120)
     bench.knobs.sell_out()

@@ -103,7 +103,7 @@ def a_machine_is_made_seen_and_deleted(bench: Bench) -> None:
     ticket, nodes = bench.made(order)
     assert bench.knobs.creates() == 1, f"wanted one creating call, found {bench.knobs.creates()}"
     bench.exist(1, "one order")
-    assert ticket.placed is not None, "wanted the candidate that was had, found none"
+    assert ticket.placed is not None, "wanted the candidate that was acquired, found none"
     assert ticket.placed.offer.id in {candidate.offer.id for candidate in order.candidates}
     assert len(ticket.handles) == 1
     delivered(ticket, nodes)

@@ -74,8 +74,8 @@ def the_engine_gets_one_and_releases_it(bench: Bench) -> None:
 
 
 def the_engine_walks_on_from_a_place_that_is_sold_out(bench: Bench) -> None:
-    """With the first place sold out the next one is had, or nothing where the cloud has one place
-    alone.
+    """With the first place sold out the next one is acquired, or nothing where the cloud has only
+    one place.
     """
     candidates = bench.candidates()
     bench.knobs.sell_out(candidates[0])
@@ -113,7 +113,7 @@ def _nothing(bench: Bench) -> None:
             bench.run(operations.delete(bench.world, record))
         else:
             raise AssertionError(f"wanted AllFailed, found {record.status} {record.handles}")
-    bench.exist(0, "nothing could be had")
+    bench.exist(0, "nothing could be acquired")
 
 
 def one_machine_after_a_lost_reply(bench: Bench) -> None:
@@ -270,9 +270,7 @@ def a_machine_that_dies_before_it_is_ready_is_given_back(bench: Bench) -> None:
             1,
         ), f"wanted one that runs, found {record.status} {record.handles} {record.reasons}"
         assert record.handles[0] not in died
-    assert attempts[0].outcome == "HalfMade", (
-        f"wanted the first one given back, found {attempts[0]}"
-    )
+    assert attempts[0].outcome == "HalfMade", f"wanted the first one released, found {attempts[0]}"
     assert bench.store.now() - began < 1_800, (
         f"wanted an end soon, found one after {bench.store.now() - began:.0f}s"
     )

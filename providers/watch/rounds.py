@@ -190,8 +190,8 @@ class Watch:
 
 
 def bought_since(stack: Stack, state: State, since: float) -> int:
-    """Placements that were had since then, as far as journal, state and history know; the world's
-    clock counts where it is a rehearsal's.
+    """Placements that were acquired since then, as far as journal, state and history know; the
+    world's clock counts where it is a rehearsal's.
     """
     if not state.owner:
         return stack.updates(since)

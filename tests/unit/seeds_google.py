@@ -146,7 +146,7 @@ ROWS = [
     documented("004", "`gcloud compute ssh VM --zone=Z`", RIGHT, "here: `gpus ssh NAME`", "cloud.google.com/sdk/gcloud/reference/compute/ssh, 2026-11"),
     holds("004", "Then `python train.py` on several GPUs", NO_FIT, lambda: line("torchrun") == "python train.py", "one process, one GPU, unless the script starts others", LAUNCHER),
     documented("004", "`CUDA_VISIBLE_DEVICES=0,1` for two GPUs", RIGHT, "it hides the others; using both is the program's affair, as the document says", "docs.nvidia.com/cuda, 2026-11"),
-    holds("004", "AWS has consumer cards in some cases", WRONG, lambda: bool(consumer("aws")), "none is listed; the RTX 4090 is had at marketplaces", CATALOG),
+    holds("004", "AWS has consumer cards in some cases", WRONG, lambda: bool(consumer("aws")), "none is listed; marketplaces have the RTX 4090", CATALOG),
     documented("004", "Colab gives 1 or 2 GPUs free of charge", WRONG, "one, when there is one", "research.google.com/colaboratory/faq.html, 2026-11"),
     documented("004", "Check quota, and ask for more, before the first machine", RIGHT, "GPU quotas begin at 0; a refusal here names the quota", "cloud.google.com/compute/resource-usage, 2026-11"),
 ]

@@ -28,7 +28,7 @@ def timed_idle(order: Order) -> bool:
 
 
 def unreachable(placed: Placement, setup: Setup) -> str:
-    """Why no login can be had from here, by what was declared; empty where one can. Pure."""
+    """Why nothing here can log in, by what was declared; empty where one can. Pure."""
     options = read_options(dict(setup.options))
     many = len(machines.efa_cards(placed.machine_type)) > 1
     efa = placed.nodes > 1 if options.efa is None else options.efa

@@ -109,7 +109,7 @@ def capacity(row: Mapping[str, object]) -> str:
 
 def is_order_of(row: Mapping[str, object], intent: Intent) -> bool:
     """True when the row is what the intent ordered: this server, made since, not there before, and
-    with our mark once it shows ports.
+    with our label once it shows ports.
 
     After a refusal it has to show the mark: another of the key's users may have been the faster
     one.

@@ -183,7 +183,7 @@ def _strangers(
     """Returns once no order of the key on that server, made since, could be this one. Raises
     OutcomeUnknown until then. Calls: my_orders.
 
-    The intent stays for `DOUBT_S`: should such an order bear our mark once it is up, `find`
+    The intent stays for `DOUBT_S`: should such an order bear our label once it is up, `find`
     knows it.
     """
     age, known = clock() - intent.started_at, memory.rentals()

@@ -61,7 +61,7 @@ CODES: dict[str, Row] = {
     "VM_MIN_COUNT_NOT_REACHED": Row(
         NoCapacity,
         PLACE,
-        "not all nodes could be had, so none was kept",
+        "capacity for only some of the nodes, so none was kept",
         "discovery: bulkInsert",
         "2026-11-06",
     ),

@@ -22,8 +22,8 @@ SHAPE = ("machine_type", "gpu_type", "gpu_count", "region", "zone", "capacity")
 
 
 def delivered(ticket: Ticket, nodes: Sequence[Node]) -> Candidate:
-    """The candidate that was had, once the machines are what was ordered: type, count, number, one
-    place. Raises HalfMade when they are not.
+    """The candidate that was acquired, once the machines are what was ordered: type, count, number,
+    one place. Raises HalfMade when they are not.
     """
     candidates = ticket.order.candidates if ticket.placed is None else (ticket.placed,)
     found, other = "", False

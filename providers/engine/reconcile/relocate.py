@@ -96,7 +96,7 @@ async def upgrade_placement(
     except AllFailed as failed:
         world.report(
             "warning",
-            f"{record.cluster}: nothing that is preferred could be had, so the present one"
+            f"{record.cluster}: nothing preferred could be acquired, so the present one"
             f" stays\n{failed}",
         )
         return record._replace(attempts=failed.attempts)

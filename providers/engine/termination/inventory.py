@@ -309,4 +309,4 @@ class _Prices:
 
 
 _AT_REST = frozenset({STOPPED, PREEMPTED, ENDED, FAILED})
-"""Billed for its disks at most, and nobody knows what."""
+"""Billed for its disks at most, and that is unknown."""

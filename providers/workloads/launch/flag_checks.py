@@ -194,7 +194,7 @@ def _hidden(task: Task, at: str) -> list[Problem]:
 
 
 def _unreadable(task: Task, at: str) -> list[Problem]:
-    """A quote that nothing closes: the shell ends at it, and nobody knows which
+    """A quote that nothing closes: the shell ends at it, and it is unknown which
     flags were meant.
     """
     if (

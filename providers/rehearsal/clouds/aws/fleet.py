@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def run_instances(call: Call) -> Json:
-    """Machines of one type in one zone: as many as can be had up to MaxCount, or none below
-    MinCount.
+    """Machines of one type in one zone: as many as there is capacity for, up to MaxCount, or none
+    below MinCount.
     """
     given = call.given
     if call.planned:
@@ -60,8 +60,8 @@ def run_instances(call: Call) -> Json:
 
 
 def create_fleet(call: Call) -> Json:
-    """An instant fleet: one pool after another, by priority, until the target is had. Refusals are
-    in the answer, which is HTTP 200 even so.
+    """An instant fleet: one pool after another, by priority, until the target is reached. Refusals
+    are in the answer, which is HTTP 200 even so.
     """
     given = call.given
     if given.get("Type") != "instant":

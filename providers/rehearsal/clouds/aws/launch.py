@@ -24,7 +24,7 @@ DEFAULT_VCPUS = 10_000.0
 
 
 def refusal(rows: Rows, launch: Launch, count: int) -> Refusal | None:
-    """Why this many machines can't be had there now; None when they can."""
+    """Why this many machines can't be launched there now; None when they can."""
     kind, zone = launch.machine_type, launch.zone
     if kind not in places.known_types() or not places.has(zone, kind):
         text = (

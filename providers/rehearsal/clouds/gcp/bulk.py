@@ -252,7 +252,7 @@ def _carry_out(
                 timeline = place.running(rows, begin, wanted.run_s, wanted.action, call.slower_s)
                 end = next(at for at, status in timeline if status == "RUNNING")
             else:
-                # What could be had is made and taken back: it can be seen meanwhile, and it holds
+                # What has capacity is made and taken back: it can be seen meanwhile, and it holds
                 # its stock.
                 timeline, end = (
                     [
@@ -320,7 +320,7 @@ def _take(names: Iterator[str], count: int) -> list[str]:
 def _shares(
     call: Call, names: Names, options: Sequence[tuple[str, Wish]], shape: str
 ) -> list[tuple[str, Wish, int]]:
-    """(zone, kind, how many) that can be had, best first.
+    """(zone, kind, how many) that have capacity, best first.
     One entry unless machines may be spread.
     """
     room = [(zone, wanted, place.free(call.rows, zone, wanted)) for zone, wanted in options]

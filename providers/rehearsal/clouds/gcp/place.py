@@ -1,5 +1,5 @@
-"""Where a machine goes, and whether it can be had: stock, quota, Flex-start's queue. Owns every
-decision that the scenario takes part in.
+"""Where a machine goes, and whether it can be launched: stock, quota, Flex-start's queue. Owns
+every decision that the scenario takes part in.
 
 Decisions are made when a call arrives (or, for a queued request, at the first moment at which stock
 was there) and written ahead as timelines.

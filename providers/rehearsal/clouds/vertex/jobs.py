@@ -253,7 +253,7 @@ def _course(text: str) -> Timeline:
 
 
 def no_room(region: str) -> Json:
-    """What a job ends with whose machines cannot be had (openreview/openreview-expertise#401,
+    """What a job ends with whose machines are out of capacity (openreview/openreview-expertise#401,
     2026-08-19; its code as in vertex-ai-samples#700).
     """
     return {
