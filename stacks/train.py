@@ -128,7 +128,7 @@ def newest(folder: Path | None) -> Path | None:
 
 
 def save(content: dict[str, Any], folder: Path, write: Any) -> Path:
-    """Writes it beside the former one, and puts it in its place in one step."""
+    """Writes it beside the previous one, and puts it in its place in one step."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{CHECKPOINT}.partial"
     write(content, partial)

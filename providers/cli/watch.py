@@ -89,7 +89,7 @@ def run(argv: Sequence[str]) -> int:
         end.set()
         watch.stop()
 
-    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     result, written = "", True
     try:
         while not end.is_set():
@@ -100,7 +100,7 @@ def run(argv: Sequence[str]) -> int:
             if options.once or end.wait(max(1.0, interval_s - (time.monotonic() - began))):
                 break
     finally:
-        for number, handler in former.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
     return 1 if result in (FAILED, BUSY) or not written else 0
 

@@ -170,7 +170,7 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
     """The ledger with what is known besides. The same in any order, and however often.
 
     The earliest end that anybody knows counts. A cluster is at one place at a time: where it was
-    launched again, the former spell has ended.
+    launched again, the previous spell has ended.
     """
     spells = dict(ledger.spells)
     for spell in known:
@@ -188,9 +188,9 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
     for spell in sorted(spells.values(), key=lambda item: item.launched_at):
         by_cluster.setdefault(spell.cluster, []).append(spell)
     for run in by_cluster.values():
-        for former, later in pairwise(run):
-            if not former.ended_at:
-                spells[former.key] = former._replace(ended_at=later.launched_at)
+        for previous, later in pairwise(run):
+            if not previous.ended_at:
+                spells[previous.key] = previous._replace(ended_at=later.launched_at)
     for key, spell in spells.items():
         if not spell.ended_at and spell.ends_at and spell.ends_at <= now:
             spells[key] = spell._replace(ended_at=spell.ends_at)
@@ -293,7 +293,7 @@ class MonthTotals(NamedTuple):
 
 class Budget:
     """What one stack may spend in this month, what it has spent and will. One for a process:
-    purchases take turns, so that each sees the former.
+    purchases take turns, so that each sees the previous.
 
     `limit` is micro-dollars a calendar month (UTC).
     """

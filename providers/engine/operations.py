@@ -1,5 +1,5 @@
 """The verbs of one cluster: create, read, update, reclaim, delete; and of a stack's ownership:
-settle, leave, strays, import.
+settle, leave, orphans, import.
 
 Owns what each of them promises. How they keep it: `launch` buys, `reconcile` decides what an
 observation means and what follows (`reconcile.steps` is the table), `termination` releases.
@@ -206,13 +206,13 @@ async def delete(world: World, record: ClusterRecord) -> None:
 
 
 async def settle(
-    world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()
+    world: World, owner: str, previous: Iterable[Mapping[str, Mapping[str, str]]] = ()
 ) -> tuple[Node, ...]:
     """Settles every order of the owner and deletes, confirmed, everything that bears its mark;
     returns the machines that were found.
 
-    Looks in every account that the owner has used, as the journal knows and as `former` names them
-    (whole settings, from the stack's own state). Needs no journal: see `undeterred`. Raises
+    Looks in every account that the owner has used, as the journal knows and as `previous` names
+    them (whole settings, from the stack's own state). Needs no journal: see `undeterred`. Raises
     HalfMade naming what could not be confirmed gone.
     """
 
@@ -229,7 +229,7 @@ async def settle(
         ):
             if world.leases is not None:
                 await asyncio.to_thread(world.leases.check, world.name, owner)
-            found = await end_all(world, owner, former)
+            found = await end_all(world, owner, previous)
             world.journal.destroyed(world.name, owner)
             keys.forget(world.name, owner)
             if world.leases is not None:
@@ -252,28 +252,28 @@ async def leave(world: World, owner: str) -> None:
     await shielded(world, work, None)
 
 
-async def strays(
+async def orphans(
     world: World,
     owner: str,
     known: Collection[Handle],
-    former: Iterable[Mapping[str, Mapping[str, str]]] = (),
+    previous: Iterable[Mapping[str, Mapping[str, str]]] = (),
 ) -> tuple[Node, ...]:
     """Machines of the owner that are none of these, in every account it has used. Reads only; a
     cloud that can't be asked is a warning.
     """
-    return tuple(node for _, node in await _strays(world, owner, known, former))
+    return tuple(node for _, node in await _orphans(world, owner, known, previous))
 
 
-async def _strays(
+async def _orphans(
     world: World,
     owner: str,
     known: Collection[Handle],
-    former: Iterable[Mapping[str, Mapping[str, str]]],
+    previous: Iterable[Mapping[str, Mapping[str, str]]],
 ) -> list[tuple[Cloud, Node]]:
     try:
         with deadlines.looking():
             found = await surveyed(
-                world, owner, "", (*used(world, owner), *of_settings(world, former))
+                world, owner, "", (*used(world, owner), *of_settings(world, previous))
             )
     except CloudError as error:
         world.report(
@@ -288,14 +288,14 @@ async def release_orphans(
     owner: str,
     known: Collection[Handle],
     is_orphan: Callable[[Node], bool],
-    former: Iterable[Mapping[str, Mapping[str, str]]] = (),
+    previous: Iterable[Mapping[str, Mapping[str, str]]] = (),
 ) -> None:
     """Deletes the owner's machines that are none of these and orphans, confirmed. What can't be is
     a warning: the next read finds it again.
     """
 
     async def work(_stop: StopSignal) -> None:
-        for adapter, node in await _strays(world, owner, known, former):
+        for adapter, node in await _orphans(world, owner, known, previous):
             mark = node.mark
             if mark is None or not is_orphan(node) or world.is_at_work(owner, mark.cluster):
                 continue

@@ -102,8 +102,8 @@ class ClusterRecord(NamedTuple):
     not be asked.
     """
     bought: tuple[tuple[str, Any], ...] = ()
-    """What was bought, where the machines are something else now: property and former value,
-    sorted, and the former price, by the names of `terms`. See `reconcile.drift`.
+    """What was bought, where the machines are something else now: property and previous value,
+    sorted, and the previous price, by the names of `terms`. See `reconcile.drift`.
     """
     to_release: bool = False
     """Done or ended, and what is left of its machines is for the next update to delete. A look says

@@ -102,7 +102,7 @@ def on_screen() -> Iterator[None]:
     if sys.stdout is None or sys.stderr is None:
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-    former = sys.stdout, sys.stderr
+    previous = sys.stdout, sys.stderr
     screens: tuple[Any, Any] = (Screen(sys.stdout), Screen(sys.stderr))
     sys.stdout, sys.stderr = screens
     try:
@@ -110,6 +110,6 @@ def on_screen() -> Iterator[None]:
     finally:
         # What somebody else has put there meanwhile stays.
         if sys.stdout is screens[0]:
-            sys.stdout = former[0]
+            sys.stdout = previous[0]
         if sys.stderr is screens[1]:
-            sys.stderr = former[1]
+            sys.stderr = previous[1]

@@ -48,12 +48,12 @@ class Budgets:
         self,
         world: World,
         owner: str,
-        former: tuple[str, ...],
+        previous: tuple[str, ...],
         values: Mapping[str, Any],
         state: Mapping[str, Any],
     ) -> Ledger | None:
-        """The owner's ledger as it should be by now, of its state and the journal, `former` owners
-        of the same stack among it; None without a limit.
+        """The owner's ledger as it should be by now, of its state and the journal, `previous`
+        owners of the same stack among it; None without a limit.
 
         The budget is from then on the process's own. A journal that can't be read adds nothing:
         what buys will say what is wrong with it.
@@ -67,7 +67,7 @@ class Budgets:
         now = world.clock.now()
         try:
             known = await asyncio.to_thread(
-                spending.of_journal, world, (owner, *former) if owner else former
+                spending.of_journal, world, (owner, *previous) if owner else previous
             )
         except GpusError:
             known = ()
@@ -124,7 +124,7 @@ class Budgets:
 
 
 async def settled(
-    world: World, owner: str, found: Ledger, former: tuple[Mapping[str, Mapping[str, str]], ...]
+    world: World, owner: str, found: Ledger, previous: tuple[Mapping[str, Mapping[str, str]], ...]
 ) -> Ledger:
     """The ledger, with what other machines ended, as far as the clouds tell."""
     from providers.engine import budget as spending
@@ -132,7 +132,7 @@ async def settled(
 
     try:
         known = await asyncio.to_thread(spending.of_journal, world, (owner,))
-        return await spending.settled(world, owner, found, known, of_settings(world, former))
+        return await spending.settled(world, owner, found, known, of_settings(world, previous))
     except GpusError:
         return found
 

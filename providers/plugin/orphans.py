@@ -50,7 +50,7 @@ async def unclaimed(
     known = {handle for claim in claims for handle in claim.handles}.union(*mine.values())
     from providers.engine import operations
 
-    return await operations.strays(world, owner, known, settings), tuple(claims)
+    return await operations.orphans(world, owner, known, settings), tuple(claims)
 
 
 def is_orphan(

@@ -107,7 +107,7 @@ class Ownerships:
             ledger = await self._session.budgets.ledger(world, owner, (), values, state)
             if ledger is None:
                 return None
-            return await budget.settled(world, owner, ledger, former(state))
+            return await budget.settled(world, owner, ledger, previous_settings(state))
 
         # Meanwhile: a cloud that does not answer holds both up for the same time.
         counting = asyncio.create_task(
@@ -118,7 +118,9 @@ class Ownerships:
             left = await self._orphans(request.urn, world_name, owner, values, state)
         except Exception as error:
             self._session.log(
-                "warning", request.urn, f"strays could not be looked for: {grpc_errors.line(error)}"
+                "warning",
+                request.urn,
+                f"orphans could not be looked for: {grpc_errors.line(error)}",
             )
         ledger = await counting
         struct = encode({**state, "world": world_name, "owner_id": owner, **spending(ledger)})
@@ -144,7 +146,7 @@ class Ownerships:
                 owner,
                 urn,
                 lambda: session.claims_of(world_name, owner),
-                former(state),
+                previous_settings(state),
                 session.claims_lock,
             )
 
@@ -180,7 +182,11 @@ class Ownerships:
                 urn, values, lambda opened: operations.leave(opened, owner), world=world
             )
         try:
-            known = (session.claims_of(world, owner), tuple(session.program), former(state))
+            known = (
+                session.claims_of(world, owner),
+                tuple(session.program),
+                previous_settings(state),
+            )
             await session.in_world(
                 urn, world, values, lambda opened: orphans.release(opened, owner, *known)
             )
@@ -207,7 +213,7 @@ class Ownerships:
             from providers.engine import operations
 
             await asyncio.to_thread(copies.refuse, world, owner, request.urn)
-            await operations.settle(world, owner, former(state))
+            await operations.settle(world, owner, previous_settings(state))
 
         await self._session.under_way(request.urn, values, work, world=world_name)
 
@@ -278,7 +284,7 @@ def outputs(
     """
     from providers.plugin.inputs import settings_of
 
-    accounts = list(former(state))
+    accounts = list(previous_settings(state))
     for values in inputs:
         if (settings := settings_of(values)) not in accounts:
             accounts.append(settings)
@@ -290,7 +296,7 @@ def outputs(
     return {"world": world, "owner_id": owner, "accounts": accounts, **kept}
 
 
-def former(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, str]], ...]:
+def previous_settings(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, str]], ...]:
     """The settings that an Ownership has had, by its state."""
     from providers.plugin.inputs import settings_of
 
@@ -302,7 +308,7 @@ def former(state: Mapping[str, Any]) -> tuple[dict[str, dict[str, str]], ...]:
 
 
 def unclaimed(node: Node) -> str:
-    """The line about a stray."""
+    """The line about an orphan."""
     return (
         f"{node.handle.provider}: {node.handle.native_id} ({node.status}) has this stack's labels,"
         " yet no cluster claims it; the next `up` adopts it if its cluster is declared, and else"

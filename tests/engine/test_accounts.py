@@ -139,10 +139,10 @@ def test_an_account_whose_purchases_are_all_gone_is_no_obstacle(two) -> None:
 def test_strays_are_looked_for_in_every_account(two) -> None:
     """A machine in an account that the settings no longer name is still told."""
     record = run(operations.create(two.at("old"), wanted(), "g1"))
-    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(
+    assert [node.handle for node in run(operations.orphans(two.at("new"), "own", ()))] == list(
         record.handles
     )
     two.closed["new"] = NotConfigured("no keys", provider="alpha")
-    assert [node.handle for node in run(operations.strays(two.at("new"), "own", ()))] == list(
+    assert [node.handle for node in run(operations.orphans(two.at("new"), "own", ()))] == list(
         record.handles
     )

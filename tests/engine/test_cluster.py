@@ -107,7 +107,7 @@ def test_other_fingerprint_is_deleted_first(lab) -> None:
 
 
 def test_other_fingerprint_that_cannot_be_deleted_is_the_end(lab) -> None:
-    """Never both: if the former machine can't be deleted, nothing is bought."""
+    """Never both: if the previous machine can't be deleted, nothing is bought."""
     run(operations.create(lab.world(), wanted(), "g1"))
     lab.alpha.fail("delete", errors.Transient("503", provider="alpha"), times=99)
     with pytest.raises(errors.HalfMade, match="nothing is bought"):
@@ -384,4 +384,4 @@ def test_half_made_leftover_is_deleted_by_update_first(lab) -> None:
     assert {node.handle for node in lab.alive} == set(after.handles)
 
 
-# Delete, settle, strays
+# Delete, settle, orphans

@@ -264,7 +264,7 @@ def test_one_walk_takes_the_whole_list(rig) -> None:
 
 def test_a_killed_runs_service_is_adopted(rig) -> None:
     """What an earlier run deployed for the same declaration is taken over, with a new generation; a
-    stray one is settled away.
+    orphan is settled away.
     """
     record = rig.create(rig.wanted(SERVICE))
     again = rig.create(rig.wanted(SERVICE), "g2")

@@ -124,8 +124,8 @@ def test_settle_fails_loudly_while_something_may_be_left(lab) -> None:
 def test_strays_are_those_no_generation_claims(lab) -> None:
     """Strays are machines with the owner's mark and an unknown generation."""
     world, record = made(lab)
-    assert run(operations.strays(world, "own", record.handles)) == ()
-    assert [node.handle for node in run(operations.strays(world, "own", ()))] == list(
+    assert run(operations.orphans(world, "own", record.handles)) == ()
+    assert [node.handle for node in run(operations.orphans(world, "own", ()))] == list(
         record.handles
     )
 

@@ -283,7 +283,7 @@ def test_a_lease_file_that_was_cut_short_blocks_nobody_and_says_that_somebody_to
 
 
 def test_the_leases_are_their_owners_alone_and_do_not_pile_up(tmp_path) -> None:
-    """0700 and 0600; of former holders so many are kept as a sleeping run may be."""
+    """0700 and 0600; of previous holders so many are kept as a sleeping run may be."""
     before = os.umask(0)
     try:
         for number in range(KEPT + 5):

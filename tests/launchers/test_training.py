@@ -65,7 +65,7 @@ def test_what_is_left_begins_after_what_is_done(train) -> None:
 
 
 def test_a_checkpoint_that_was_cut_short_is_none(train, tmp_path) -> None:
-    """It bears the name only once it is whole, and replaces the former one then."""
+    """It bears the name only once it is whole, and replaces the previous one then."""
 
     def cut(_content, path) -> Never:
         path.write_text("half")

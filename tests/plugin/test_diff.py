@@ -127,7 +127,7 @@ def test_only_a_larger_disk_replaces(size, replaces) -> None:
 
 @pytest.mark.parametrize(("size", "replaces"), [(300, True), (200, False), (150, False)])
 def test_a_disk_is_compared_with_the_one_that_was_bought(size, replaces) -> None:
-    """A smaller size or none declared since changed nothing: to declare the former one again is no
+    """A smaller size or none declared since changed nothing: to declare the previous one again is no
     reason for a new machine either.
     """
     bought = {**RUNNING, "record": {"applied": {"disk_gib": "200"}}}

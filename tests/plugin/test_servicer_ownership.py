@@ -65,10 +65,10 @@ def look(servicer, **properties):
 
 
 def test_ownership_read_warns_of_strays(servicer, monkeypatch) -> None:
-    """What no state has named since the last look is a stray by its handle; where nobody has looked
+    """What no state has named since the last look is an orphan by its handle; where nobody has looked
     before, nobody can tell.
     """
-    calls = stand_in(monkeypatch, "strays", a_record().machines)
+    calls = stand_in(monkeypatch, "orphans", a_record().machines)
     from providers.engine.runtime.world import open_world
 
     look(servicer)
@@ -98,12 +98,12 @@ def test_ownership_read_warns_of_strays(servicer, monkeypatch) -> None:
 
 def test_a_claim_that_falls_into_a_look_counts_for_the_next_one(servicer, monkeypatch) -> None:
     """The cluster and the ownership are read at once: whichever comes first, the next run, of
-    another process, calls no machine of a state a stray.
+    another process, calls no machine of a state an orphan.
     """
     from providers.engine.journal.journal import Journal
     from providers.engine.runtime.world import open_world
 
-    stand_in(monkeypatch, "strays", ())
+    stand_in(monkeypatch, "orphans", ())
     stand_in(monkeypatch, "read", a_record())
     world = open_world("rehearsal")
     world.journal.launched(a_record())
@@ -179,9 +179,9 @@ def test_a_new_ownership_warns_of_what_the_former_one_left(servicer) -> None:
     from providers.engine.runtime.world import open_world
 
     inputs = struct({"world": "rehearsal"})
-    former = call(servicer, "Create", urn=OWNER_URN, properties=inputs)
+    previous = call(servicer, "Create", urn=OWNER_URN, properties=inputs)
     world = open_world("rehearsal")
-    world.journal.launched(a_record()._replace(owner=former.id.partition("/")[2]))
+    world.journal.launched(a_record()._replace(owner=previous.id.partition("/")[2]))
     world.close()
     call(servicer, "Create", urn=OWNER_URN.replace("::", "::other-", 1), properties=inputs)
     assert servicer.lines == []

@@ -66,7 +66,7 @@ def switch(
             )
         if asked and found == "stopped" and _reason(instance) != why:
             # EC2 took the start, found no room and stopped it again: the reason stands with the
-            # machine. Its former one is a list that lags.
+            # machine. Its previous one is a list that lags.
             raise from_state(instance.get("StateReason") or {}, context, ())
         if (
             found != under_way

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".gpus"
 KEPT = 20
-"""So many former holders are remembered, for a run that wakes."""
+"""So many previous holders are remembered, for a run that wakes."""
 _SUFFIX = ".json"
 
 

@@ -77,8 +77,8 @@ def text(record: ClusterRecord) -> str:
     """`gpu_count: 4 -> 1, changed at gcp`: what differs from what was bought; empty where nothing
     does.
     """
-    terms, former = record.terms(), dict(record.bought)
-    now = {name: terms[name] for name in SHAPE if name in former}
+    terms, previous = record.terms(), dict(record.bought)
+    now = {name: terms[name] for name in SHAPE if name in previous}
     return f"{_lines(as_bought(record), now)}, changed at {record.provider}" if now else ""
 
 
@@ -110,5 +110,5 @@ async def priced(world: World, before: ClusterRecord, after: ClusterRecord) -> C
 
 
 def _lines(bought: ClusterRecord, now: Mapping[str, object]) -> str:
-    former = bought.terms()
-    return ", ".join(f"{name}: {former[name]} -> {value}" for name, value in now.items())
+    previous = bought.terms()
+    return ", ".join(f"{name}: {previous[name]} -> {value}" for name, value in now.items())

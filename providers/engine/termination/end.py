@@ -137,7 +137,7 @@ async def _own(
 
 
 async def end_all(
-    world: World, owner: str, former: Iterable[Mapping[str, Mapping[str, str]]] = ()
+    world: World, owner: str, previous: Iterable[Mapping[str, Mapping[str, str]]] = ()
 ) -> tuple[Node, ...]:
     """Settles and deletes all that the owner has, in every account it has used; returns the
     machines found. Raises HalfMade.
@@ -155,7 +155,7 @@ async def end_all(
         (
             *present,
             *used(world, owner),
-            *of_settings(world, former),
+            *of_settings(world, previous),
             *((entry.provider, entry.account) for entry in orders),
         )
     )

@@ -87,7 +87,7 @@ def taken_back(rig, reason=FULL) -> None:
 
 
 def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch) -> None:
-    """Accepted, and stopped again for want of room: NoCapacity by the new reason. The former reason
+    """Accepted, and stopped again for want of room: NoCapacity by the new reason. The previous reason
     is a list that lags: asked again, never a refusal.
     """
     (handle,) = rig.got().handles
