@@ -28,6 +28,9 @@ plain records.
         is bought
         ├── HalfMade              machines exist that are not what was ordered; they must be deleted
         first
+        │   ├── NotWhatWasSold    another machine than the one that was ordered
+        │   ├── Degraded          the machine that was ordered, slower or less sound than it should
+        be
         │   └── NotReady          they are what was ordered, and were not ready within the wait:
         slow is not sold out
         └── Unclassified          a code no table knows; handled as OutcomeUnknown, and reported
@@ -295,6 +298,12 @@ class NotWhatWasSold(HalfMade):
     """
 
     default_block_s = 86_400.0
+
+
+class Degraded(HalfMade):
+    """What was delivered is the machine that was ordered, slower or less sound than it should be.
+    Only acceptance says so.
+    """
 
 
 class NotReady(HalfMade):

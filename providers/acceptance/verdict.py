@@ -38,6 +38,18 @@ class Verdict(NamedTuple):
         return NOT_SOLD if WRONG in states else DEGRADED if POOR in states else PASS
 
     @property
+    def is_other(self) -> bool:
+        """True for another thing than what was sold."""
+        return self.word == NOT_SOLD
+
+    @property
+    def speed(self) -> str:
+        """The most telling rate, as in `bf16 824.8 TFLOP/s`; empty where none was measured."""
+        return next(
+            (f"{check.name} {check.found}" for check in self.checks if "TFLOP/s" in check.found), ""
+        )
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why it does not pass, the gravest first."""
         order = (WRONG, POOR)

@@ -10,7 +10,7 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.engine.readiness.measure import measured
+from providers.engine.readiness.acceptance import measured
 from providers.engine.record import HEALTHY
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import pause

@@ -69,7 +69,7 @@ async def rent(
         way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
         setup = spec.setup()._replace(ssh_public_key=way.public)
         cluster_spec = ClusterSpec(
-            owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way)
+            owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way), accept=spec.accept
         )
         record = await operations.create(world, cluster_spec, uuid.uuid4().hex[:12])
         if record.reasons:

@@ -94,6 +94,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         "ttl": options.ttl,
         "ssh_key": options.ssh_key,
         "disk_gib": options.disk_gib,
+        "accept": options.accept,
     }
     had: AbstractContextManager[Machine]
     if chosen is not None:

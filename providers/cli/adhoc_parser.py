@@ -80,6 +80,11 @@ def add_adhoc(commands: Any) -> None:
     run.add_argument(
         "--wait", help="how long one place may keep you waiting until it is ready (default 15m)"
     )
+    run.add_argument(
+        "--accept",
+        choices=("quick", "full"),
+        help="measure its GPUs first; what is not as sold is released, and the next place tried",
+    )
     run.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
     run.add_argument(
         "--ssh-key", metavar="FILE", help="your own private key (default: a generated one)"

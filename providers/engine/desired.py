@@ -34,7 +34,9 @@ class ClusterSpec(NamedTuple):
     `probe` looks at each machine until it is ready (see `providers.engine.readiness.wait`); without
     one, the cloud's own report is enough. `ready` asks the engine for a key of the cluster's own
     and, where it is `checked`, for a probe with it (see `providers.engine.readiness.access`).
-    `budget` is what the stack may still spend this month; None for no limit.
+    `accept` is `off`, or how the machines are measured before they count as launched (see
+    `providers.engine.readiness.acceptance`). `budget` is what the stack may still spend this month;
+    None for no limit.
     """
 
     owner: str
@@ -45,3 +47,4 @@ class ClusterSpec(NamedTuple):
     probe: Probe | None = None
     ready: str = ""
     budget: Budget | None = None
+    accept: str = "off"

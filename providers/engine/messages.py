@@ -45,6 +45,7 @@ SAID = {
     "OutcomeUnknown": "answer lost; nothing was made",
     "HalfMade": "not as ordered; released",
     "NotWhatWasSold": "delivered another machine than was ordered; released",
+    "Degraded": "slower or less sound than was sold; released",
     "NotReady": "started, not ready in time; released",
     "Unclassified": "failed with an unknown code; nothing was made",
 }

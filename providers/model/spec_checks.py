@@ -40,6 +40,7 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
     if "fallback" in cluster.model_fields_set and not cluster.fallback:
         problems.append(EMPTY_FALLBACK)
     problems.extend(_kind(cluster))
+    problems.extend(_accept(cluster))
     problems.extend(_workload(cluster))
     problems.extend(_expose(cluster))
     if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
@@ -170,6 +171,19 @@ def _kind(cluster: ClusterFields) -> list[Problem]:
             Problem("expose", "private for a job: nothing of it listens", "public", "leave it out")
         )
     return found
+
+
+def _accept(cluster: ClusterFields) -> list[Problem]:
+    """What cannot be measured before it is used, or at all."""
+    if cluster.accept == "off":
+        return []
+    if cluster.kind != "machine" or cluster.workload is not None:
+        wanted = "off where something runs from the start: it would be measured with it"
+    elif cluster.ready == "running":
+        wanted = "off with `ready: running`: it is measured by login"
+    else:
+        return []
+    return [Problem("accept", wanted, cluster.accept, "leave it out")]
 
 
 def _workload(cluster: ClusterFields) -> list[Problem]:

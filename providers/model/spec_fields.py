@@ -196,6 +196,7 @@ class ClusterFields(Strict):
     workload: Workload | None = None
     on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
     ready: Literal["checked", "running"] = "checked"
+    accept: Literal["off", "quick", "full"] = "off"
 
 
 _PARTS: dict[str, type[BaseModel]] = {

@@ -213,6 +213,7 @@ def cluster_spec_of(values: Mapping[str, Any]) -> ClusterSpec:
         setup(spec, values),
         spec.fingerprint(),
         ready=ready,
+        accept=spec.accept,
     )
 
 

@@ -188,6 +188,11 @@ SPEC_INPUTS: dict[str, Any] = {
         "A machine is ready once ssh logs in, its driver answers and GPU count and memory are as"
         " ordered (`checked`), or once its cloud says so (`running`).",
     ),
+    "accept": _described(
+        _STRING,
+        "`quick` or `full`: its GPUs are measured once it is ready. A machine that is degraded or"
+        " not what was sold is released, and the next place is tried (`off`).",
+    ),
     "reclaim": _described(
         _STRING,
         "Change it to any other text to move from a fallback to the preferred choice: that is"

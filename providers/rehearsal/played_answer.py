@@ -1,8 +1,8 @@
 """What a stand-in node answers when it is measured: nothing is measured, and the answer says so.
 
 Owns the played answer. It is a sound machine with the cards that the stand-in's `nvidia-smi` shows,
-unless the scenario lets them be others than they say (`gpus rehearse fault clore node.accept
-relabelled --set name=RTX-3090`).
+unless the scenario says otherwise (`gpus rehearse fault clore node.accept relabelled --set
+name=RTX-3090`; `tcp-links`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from providers.rehearsal.node import StandIn, StandInProbe
 
 _KEPT = "measured-as.json"
+_TCP_GB_S = 1.2
 _REACHED = 0.8
 """Of its sheet: what a sound card is played to reach."""
 _CARDS = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
@@ -39,6 +40,7 @@ async def answer(probe: StandInProbe, node: Node, mode: str) -> Mapping[str, Any
         for name, _, mib in cards
     ]
     truth = _truth(probe, node, line)
+    speeds = [_speeds(str(truth.get("name", name))) for name, _ in shown]
     return {
         "schema": 1,
         "mode": mode,
@@ -50,27 +52,30 @@ async def answer(probe: StandInProbe, node: Node, mode: str) -> Mapping[str, Any
             {"index": index, "name": name, "memory_mib": mib}
             for index, (name, mib) in enumerate(shown)
         ],
-        "measured": [
-            {"index": index, **_speeds(truth or name)} for index, (name, _) in enumerate(shown)
-        ],
+        "measured": [{"index": index, **each} for index, each in enumerate(speeds)],
+        **_links([name for name, _ in shown], truth.get("gb_s")),
     }
 
 
-def _truth(probe: StandInProbe, node: Node, line: StandIn) -> str:
-    """What the cards really are, where the scenario says so: from then on, a card does not change
-    by being measured. Empty: what they say.
+def _truth(probe: StandInProbe, node: Node, line: StandIn) -> Mapping[str, Any]:
+    """What is not as it seems, where the scenario says so: from then on, a machine does not change
+    by being measured.
     """
     kept = line.folder / "bin" / _KEPT
+    known: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     fault = probe.store.take_fault(
         node.handle.provider, NODE_ACCEPT, (node.region, node.zone), (node.machine_type,)
     )
-    if fault is not None and fault.kind == RELABELLED:
+    if fault is not None:
+        what, usual = ("name", "T4") if fault.kind == RELABELLED else ("gb_s", _TCP_GB_S)
+        known[what] = fault.settings.get(what, usual)
         private_folder(kept.parent)
-        private(kept).write_text(json.dumps(fault.settings.get("name", "T4")), encoding="utf-8")
-    return str(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else ""
+        private(kept).write_text(json.dumps(known), encoding="utf-8")
+    return known
 
 
 def _speeds(name: str) -> dict[str, Any]:
+    """One card of that model."""
     found = hardware(names.gpu_type(name) or name)
     if found is None:
         return {"matmul": {}}
@@ -86,4 +91,23 @@ def _speeds(name: str) -> dict[str, Any]:
             if found.bandwidth_tb_s is not None
             else {}
         ),
+    }
+
+
+def _links(cards: list[str], slow_gb_s: object) -> dict[str, Any]:
+    """What joins several cards of a model with NVLink."""
+    found = hardware(names.gpu_type(cards[0]) or cards[0]) if cards else None
+    if found is None or len(cards) < 2 or not found.interconnect.startswith("NVLink"):
+        return {}
+    way = (found.interconnect_gb_s or 0.0) / 2
+    rate = round(_REACHED * way, 1) if slow_gb_s is None else slow_gb_s
+    return {
+        "links": {
+            "matrix": [
+                ["X" if row == column else "NV18" for column in range(len(cards))]
+                for row in range(len(cards))
+            ],
+            "nvlink_gb_s": [way] * len(cards),
+        },
+        "all_reduce": [{"bytes": 1 << 30, "gpus": len(cards), "bus_gb_s": rate}],
     }

@@ -55,6 +55,10 @@ FAULTS = {
         "of node.look: a stand-in node shows, from then on, one GPU fewer than ordered (another"
         " card for one), or `count`, `name`, `mib`"
     ),
+    "tcp-links": (
+        "of node.accept: NCCL's all-reduce on a stand-in node goes, from then on, at `gb_s` GB/s"
+        " (default 1.2) on the bus, as over TCP"
+    ),
     "relabelled": (
         "of node.accept: the cards of a stand-in node are, from then on, as fast as the model"
         " `name` (default T4), whatever they say they are"
@@ -63,11 +67,11 @@ FAULTS = {
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 NODE_LOOK, NODE_WORK, NODE_ACCEPT = "node.look", "node.work", "node.accept"
 JOB_FAILS = "job-fails"
-RELABELLED = "relabelled"
+RELABELLED, TCP_LINKS = "relabelled", "tcp-links"
 NODE_LOOKS = (NODE_LOOK, NODE_ACCEPT)
 NODE_FAULTS = {
     **dict.fromkeys(("port-closed", "no-driver", "start-up-failed", "wrong-gpus"), NODE_LOOK),
-    RELABELLED: NODE_ACCEPT,
+    **dict.fromkeys((RELABELLED, TCP_LINKS), NODE_ACCEPT),
 }
 """What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls
 are other methods.

@@ -1,9 +1,15 @@
-"""`gpus accept` of a rehearsal's machines: the real engine over the rehearsal clouds."""
+"""Acceptance of a rehearsal's machines, as a command and as a step of a purchase: the real engine
+over the rehearsal clouds.
+"""
 
+import asyncio
 import json
 
 import pytest
 
+from providers.engine import operations
+from providers.errors import AllFailed, SpecError
+from providers.model.spec import read_cluster
 from tests.engine.test_what_has_ended import MACHINE, Rig
 
 CLORE = {"gpu": "RTX-4090:1", "providers": ["clore"], "ttl": "2h"}
@@ -55,3 +61,72 @@ def test_what_a_machine_is_to_be_is_said_only_of_this_one(rig) -> None:
     assert code == 2 and "its record says" in err
     code, _, err = rig.gpus("accept", "--gpu", "H999")
     assert code == 2 and "--gpu: wanted a GPU such as H100:8" in err
+
+
+def created(rig, spec, accept="quick"):
+    wanted = rig.wanted(spec)._replace(accept=accept)
+    return asyncio.run(operations.create(rig.world, wanted, "g1"))
+
+
+def test_a_3090_sold_as_a_4090_is_released_and_the_next_host_is_taken(rig) -> None:
+    """The reason stands in the attempts, and the host is left alone for a day."""
+    rig.gpus(
+        *"rehearse fault clore node.accept relabelled --set name=RTX-3090".split(),
+    )
+    record = created(rig, CLORE)
+    first, second = record.attempts
+    assert (first.outcome, second.outcome) == ("NotWhatWasSold", "acquired")
+    assert "TFLOP/s in bf16, where RTX-4090 reaches" in first.message
+    assert record.status == "running" and len(record.machines) == 1
+    (block,) = rig.world.journal.blocks("rehearsal")
+    assert block.scope.machine_type == first.machine_types[0] != record.placement.machine_type
+    assert block.until - rig.world.clock.now() > 86_000
+    assert rig.gpus("accept", "t")[0] == 0
+
+
+def test_an_all_reduce_at_tcp_speed_is_degraded_and_the_next_place_is_taken(rig) -> None:
+    """The place is asked again after ten minutes: the next machine there may be a sound one."""
+    rig.gpus(*"rehearse fault gcp node.accept tcp-links".split())
+    record = created(rig, {**MACHINE, "spot": "prefer"})
+    failed = [each for each in record.attempts if each.outcome == "Degraded"]
+    assert len(failed) == 1 and "all-reduce at 1.2 GB/s on the bus" in failed[0].message
+    assert record.attempts[-1].outcome == "acquired" and record.status == "running"
+    blocks = [each for each in rig.world.journal.blocks("rehearsal") if "slower" in each.reason]
+    assert blocks and all(each.until - rig.world.clock.now() <= 600 for each in blocks)
+
+
+def test_without_accept_nothing_is_measured(rig) -> None:
+    rig.gpus(*"rehearse fault clore node.accept relabelled".split())
+    assert [each.outcome for each in created(rig, CLORE, "off").attempts] == ["acquired"]
+
+
+def test_where_no_host_passes_nothing_is_left(rig) -> None:
+    rig.gpus(*"rehearse fault clore node.accept relabelled --times always".split())
+    with pytest.raises(AllFailed, match=r"GPU 0: 52\.0 TFLOP/s in"):
+        created(rig, CLORE)
+    assert not rig.world.journal.launches("rehearsal", "owner1", "t")
+
+
+def test_a_machine_that_cannot_be_measured_is_kept_and_said(rig, monkeypatch) -> None:
+    """No answer is no verdict: an image without Python must not cost a machine at every place."""
+    from providers.errors import GpusError
+    from providers.rehearsal import played_answer
+
+    async def none(*_):
+        raise GpusError("wanted the machine's measurements, found none: no Python is there")
+
+    monkeypatch.setattr(played_answer, "answer", none)
+    assert [each.outcome for each in created(rig, CLORE).attempts] == ["acquired"]
+    assert any("is kept and was not measured: wanted" in text for text in rig.said)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"ready": "running"}, "measured by login"),
+        ({"kind": "job", "workload": {"command": "python train.py"}}, "measured with it"),
+    ],
+)
+def test_what_cannot_be_measured_first_takes_no_accept(fields, why) -> None:
+    with pytest.raises(SpecError, match=why):
+        read_cluster("t", {"gpu": "L4", "accept": "quick", **fields})

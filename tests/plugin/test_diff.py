@@ -86,6 +86,7 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit) -> No
         {"reclaim": "now"},
         {"workload": {"command": "python train.py"}},
         {"ready": "running"},
+        {"accept": "quick"},
     ],
     ids=lambda edit: next(iter(edit)),
 )
@@ -263,6 +264,7 @@ def test_every_input_has_a_row() -> None:
         "idle_after",
         "marketplaces",
         "accept_suspect_prices",
+        "accept",
     }
     assert tried == set(CLUSTER_INPUTS)
 

@@ -176,3 +176,25 @@ def test_a_declared_cluster_is_in_the_hand(project) -> None:
     )
     made.destroy()
     assert "nothing of stack serve-l4 runs" in gpus(made, "ps", "-s", "serve-l4")
+
+
+def test_a_place_whose_links_are_slow_is_left_for_the_next_one_in_the_same_up(project) -> None:
+    """With `accept: quick` a machine whose all-reduce goes at TCP's speed is released within the
+    `up`, the attempt says why, and nothing but the next machine is left.
+    """
+    made = project()
+    made.edit(
+        "providers: [gcp, aws, modal]",
+        "rank: preference\n      accept: quick\n      providers: [gcp, aws, modal]",
+    )
+    made.rehearse("fault", "gcp", "node.accept", "tcp-links")
+    said = " ".join(made.up().split())
+    assert "all-reduce at 1.2 GB/s on the bus" in said and "accepted: bf16" in said
+    outputs = made.cluster()["outputs"]
+    assert (
+        any("Degraded" in attempt for attempt in outputs["attempts"])
+        and outputs["status"] == "running"
+    )
+    assert [machine["status"] for machine in made.machines()] == ["RUNNING"]
+    made.destroy()
+    assert made.machines() == []

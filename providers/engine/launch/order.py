@@ -12,6 +12,7 @@ from providers.engine.journal import orders as order_table
 from providers.engine.launch.taken_over import of_another, theirs
 from providers.engine.launch.verify import delivered
 from providers.engine.messages import WAITED, line, moment, trimmed
+from providers.engine.readiness.acceptance import OFF, accepted
 from providers.engine.readiness.wait import until_ready
 from providers.engine.runtime.tasks import (
     DELAYS_S,
@@ -115,9 +116,10 @@ class Purchase:
         keep: frozenset[Handle],
         probe: Probe | None,
         number: int,
+        accept: str = OFF,
     ) -> None:
         self.world, self.adapter, self.order, self.stop = world, adapter, order, stop
-        self.keep, self.probe = keep, probe
+        self.keep, self.probe, self.accept = keep, probe, accept
         self.label = line(number, order.candidates)
         """The order in one line, for messages."""
         self.ticket: Ticket | None = None
@@ -337,6 +339,10 @@ class Purchase:
             if ready is None:
                 raise _LateError(ticket)
             nodes = ready
+            if self.accept != OFF and not await accepted(
+                self.world, placed, ticket.handles, nodes, self.probe, self.accept, self.stop
+            ):
+                raise _LateError(ticket)
         if order.setup.script_digest:
             nodes = await self._with_workload(ticket, placed, nodes, deadline)
         return Delivered(ticket, placed, nodes, surplus)

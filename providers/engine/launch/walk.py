@@ -223,6 +223,7 @@ class _Walk:
             self.stop,
             keep=self.keep,
             probe=self.spec.probe,
+            accept=self.spec.accept,
             number=len(self.attempts) + 1,
         )
 

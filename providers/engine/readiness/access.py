@@ -140,6 +140,12 @@ class CheckedProbe:
             )
         return ProbeResult()
 
+    def way(self, node: Node, placed: Ordered) -> Probe:
+        """What leads into this machine. Raises GpusError where nothing here does."""
+        if why := self._closed(node, placed):
+            raise GpusError(why)
+        return self._inner
+
     def _closed(self, node: Node, placed: Ordered) -> str:
         """Why nothing here leads into this machine; empty where the key does, or its provider's own
         program with the credentials.
