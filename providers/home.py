@@ -65,8 +65,8 @@ def _closed(folder: Path, mode: int) -> None:
     with contextlib.suppress(OSError):
         folder.chmod(mode & 0o700)
         print(
-            f"gpus: {folder} was open to other users (mode {mode & 0o777:04o}); it is yours alone"
-            " now (0700)",
+            f"gpus: {folder} was open to other users (mode {mode & 0o777:04o}); now only you have"
+            " access (0700)",
             file=sys.stderr,
         )
 

@@ -216,5 +216,5 @@ def _steps(answer: Mapping[str, Any]) -> Iterator[Check]:
         state = POOR if "did not finish" in said else UNKNOWN
         yield Check(text({"": step}, ""), "", "", state, f"{step}: {said}"[:200])
     if not answer.get("torch"):
-        why = "no PyTorch that sees a GPU is there: measured by the driver alone"
+        why = "no PyTorch that sees a GPU is there: measured through the driver only"
         yield Check("matrix products", "", "", UNKNOWN, why)

@@ -73,7 +73,7 @@ def answer(output: str, code: int, errors: str) -> Mapping[str, Any]:
         said = next((line for line in reversed(errors.splitlines()) if line.strip()), "")
         raise GpusError(
             f"wanted the machine's measurements, found none: it ended with {code}"
-            f"{f': {shortened(said.strip(), 160)}' if said else ''}; `gpus doctor` looks at it with"
-            " a shell alone"
+            f"{f': {shortened(said.strip(), 160)}' if said else ''}; `gpus doctor` needs only a"
+            " shell there"
         )
     return found

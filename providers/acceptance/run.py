@@ -37,6 +37,6 @@ async def _answer(command: LocalCommand, mode: str) -> Mapping[str, Any]:
     except TimeoutError:
         raise GpusError(
             f"wanted the machine's measurements, found none within {limit_s:.0f} s;"
-            " `gpus doctor` looks at it with a shell alone"
+            " `gpus doctor` needs only a shell there"
         ) from None
     return program.answer(output, code, errors)

@@ -95,7 +95,7 @@ def fetch(one: Declared, there: str, local: str) -> Path:
     if rest is None:
         name = one.record.cluster
         raise GpusError(
-            f"{_is_over(one)}: wanted {there}, found that {path} alone was kept, in {bucket}: gpus"
+            f"{_is_over(one)}: wanted {there}, found that only {path} was kept, in {bucket}: gpus"
             f" cp {name}:{path} {local}"
         )
     source = "/".join((bucket.rstrip("/"), *rest.parts))

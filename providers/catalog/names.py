@@ -203,17 +203,17 @@ ACCEPTS: dict[str, tuple[str, ...]] = {
 
 MEANINGS = {
     "H100": (
-        "H100 80 GB, SXM or PCIe (H100! or H100-SXM: the SXM card alone); not H100-MEGA, H100-NVL"
+        "H100 80 GB, SXM or PCIe (H100! or H100-SXM: only the SXM card); not H100-MEGA, H100-NVL"
         " or H200"
     ),
-    "H100-SXM": "H100 80 GB as SXM card alone",
+    "H100-SXM": "H100 80 GB as SXM card only",
     "H100-MEGA": (
         "the H100 80 GB of Google's a3-megagpu-8g, which has twice the network of a3-highgpu-8g"
     ),
     "A100": "A100 40 GB, SXM or PCIe; A100-80GB is asked for by that name",
-    "A100-SXM": "A100 40 GB as SXM card alone",
+    "A100-SXM": "A100 40 GB as SXM card only",
     "A100-80GB": "A100 80 GB, SXM or PCIe",
-    "A100-80GB-SXM": "A100 80 GB as SXM card alone",
+    "A100-80GB-SXM": "A100 80 GB as SXM card only",
     "V100": "V100 16 GB; V100-32GB is asked for by that name",
     "A10": "A10, not its AWS sibling A10G",
     "A10G": "A10G, the AWS sibling of the A10",

@@ -286,7 +286,7 @@ def unkept(ask: Ask, skills: Capabilities) -> str:
     given = dict(ask.secrets)
     missing = [name for name in KEYS if skills.provider not in given.get(name, ())]
     return (
-        f"{scheme}:// is reached from {skills.provider} with keys alone: {' and '.join(missing)}"
+        f"{scheme}:// is reached from {skills.provider} only with keys: {' and '.join(missing)}"
         " under secrets"
         if missing
         else ""

@@ -53,7 +53,7 @@ def declared(provider, to, *, keys=False, able=True, **more):
             "s3://bkt/x",
             False,
             (
-                "s3:// is reached from gcp with keys alone: AWS_ACCESS_KEY_ID and"
+                "s3:// is reached from gcp only with keys: AWS_ACCESS_KEY_ID and"
                 " AWS_SECRET_ACCESS_KEY under secrets"
             ),
         ),
@@ -67,7 +67,7 @@ def declared(provider, to, *, keys=False, able=True, **more):
             "aws's machines have no identity for gs://; from there: s3://",
         ),
         ("aws", "volume:v", False, "volume:v is a volume: aws has none"),
-        ("clore", "s3://bkt/x", False, "s3:// is reached from clore with keys alone"),
+        ("clore", "s3://bkt/x", False, "s3:// is reached from clore only with keys"),
         ("clore", "s3://bkt/x", True, ""),
         (
             "clore",
@@ -77,7 +77,7 @@ def declared(provider, to, *, keys=False, able=True, **more):
         ),
         ("clore", "volume:v", False, "volume:v is a volume: clore has none"),
         ("modal", "volume:v", False, ""),
-        ("modal", "s3://bkt/x", False, "s3:// is reached from modal with keys alone"),
+        ("modal", "s3://bkt/x", False, "s3:// is reached from modal only with keys"),
         ("modal", "s3://bkt/x", True, ""),
         (
             "modal",

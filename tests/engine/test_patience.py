@@ -207,7 +207,7 @@ def test_a_destroy_ends_what_it_can_and_never_calls_a_hung_cloud_gone(many) -> N
 def impatient(monkeypatch) -> None:
     """The limits of a deletion, short enough to be waited for."""
     monkeypatch.setattr(deadlines, "ANSWER_LIMIT_S", LIMIT_S / 2)
-    monkeypatch.setattr(deadlines, "SILENCE_LIMIT_S", LIMIT_S)
+    monkeypatch.setattr(deadlines, "UNRESPONSIVE_LIMIT_S", LIMIT_S)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from providers import errors
 from providers.catalog.table import table
 from providers.engine import operations
-from providers.engine.launch.refusals import REGIONS_SILENT, Silence
+from providers.engine.launch.refusals import REGIONS_SILENT, Unresponsive
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import ask, offer, run, wanted
@@ -70,7 +70,7 @@ def test_everything_given_up_says_so_at_the_end(wide) -> None:
 
 
 def test_unknown_stays_unknown(wide) -> None:
-    """An order of which it is not known what it made ends the walk: it is never counted as silence,
+    """An order of which it is not known what it made ends the walk: it is never counted as unresponsive,
     and no other provider is asked.
     """
     wide.alpha.fail("submit", lost("alpha"), times=99)
@@ -113,11 +113,11 @@ def test_where_one_region_is_all_there_is_attempts_count() -> None:
     """A market of one region is given up after as many attempts there; an unknown code is an
     answer.
     """
-    silence, unknown = Silence(), errors.Unclassified("what", provider="alpha", code="X")
+    unresponsive, unknown = Unresponsive(), errors.Unclassified("what", provider="alpha", code="X")
     error = lost("alpha")
-    assert [silence.heard("alpha", error, {"any"}, {"any"}) for _ in range(2)] == ["", ""]
-    assert silence.heard("alpha", unknown, {"any"}, {"any"}) == ""
-    assert [silence.heard("alpha", error, {"any"}, {"any"}) for _ in range(3)] == [
+    assert [unresponsive.heard("alpha", error, {"any"}, {"any"}) for _ in range(2)] == ["", ""]
+    assert unresponsive.heard("alpha", unknown, {"any"}, {"any"}) == ""
+    assert [unresponsive.heard("alpha", error, {"any"}, {"any"}) for _ in range(3)] == [
         "",
         "",
         "no answer to 3 attempts (any)",

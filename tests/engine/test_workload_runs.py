@@ -158,7 +158,7 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
         " to ./out" in capsys.readouterr().err
     )
     assert main.main(["cp", "t:data", "./out"]) != 0
-    assert "/opt/out alone was kept" in capsys.readouterr().err
+    assert "only /opt/out was kept" in capsys.readouterr().err
     # With its declaration goes what is told of it: the end of an old job is not taken for that of
     # one that could not be had.
     asyncio.run(operations.delete(lab.world, after))

@@ -157,7 +157,7 @@ def test_b04_free_text_keeps_form_factor_and_generation(text, model, memory_gib)
 
 
 def test_b04_h100_accepts_both_forms_and_sxm_only_one() -> None:
-    """Bare H100 accepts the SXM and the PCIe card; H100-SXM and H100! the SXM card alone; none of
+    """Bare H100 accepts the SXM and the PCIe card; H100-SXM and H100! only the SXM card; none of
     them the 94 GB card.
     """
     assert names.accepts("H100") == ("H100", "H100-PCIe")

@@ -142,7 +142,7 @@ def unreachable(_placed: Placement, setup: Setup) -> str:
     Google's own proxy alone.
     """
     if setup.network:
-        return "its managed network lets ssh in through Google's Identity-Aware Proxy alone"
+        return "its managed network lets ssh in only through Google's Identity-Aware Proxy"
     if dict(setup.options).get("external_ip") is False:
         return "it has no address outside (options.gcp.external_ip)"
     return ""

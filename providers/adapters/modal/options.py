@@ -41,7 +41,7 @@ SCALEDOWN_S = 60
 """
 
 NO_NONPREEMPTIBLE = (
-    "it left out: Modal gives it (x3 on CPU and memory) to containers without a GPU alone, and each"
+    "it left out: Modal gives it (x3 on CPU and memory) only to containers without a GPU, and each"
     " one here has a GPU"
 )
 """The client takes `nonpreemptible=True` with a GPU as well. Source:

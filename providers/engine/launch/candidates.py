@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from providers.engine.launch.refusals import PROVIDER_WIDE, Silence, ahead, of_account, refused
+from providers.engine.launch.refusals import PROVIDER_WIDE, Unresponsive, ahead, of_account, refused
 from providers.engine.market import closed_places
 from providers.engine.market.offers import listed, overlay
 from providers.engine.messages import WAITED, bare, said, trimmed
@@ -64,7 +64,7 @@ class Candidates:
         self._asked_again: set[str] = set()
         self._refreshed: set[str] = set()
         self._unreached: Counter[str] = Counter()
-        self._silence = Silence()
+        self._unresponsive = Unresponsive()
 
     def take(self, order: Order) -> None:
         """The leading candidates are in this order now."""
@@ -172,7 +172,7 @@ class Candidates:
         provider = order.candidates[0].provider
         rest = [candidate for candidate in self.pending if candidate.provider == provider]
         regions = {candidate.region for candidate in order.candidates}
-        why = self._silence.heard(
+        why = self._unresponsive.heard(
             provider, error, regions, {candidate.region for candidate in rest}
         )
         if why and rest:

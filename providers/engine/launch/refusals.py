@@ -98,7 +98,7 @@ def ahead(
     return out
 
 
-class Silence:
+class Unresponsive:
     """What one walk has heard from each provider since it last answered."""
 
     def __init__(self) -> None:

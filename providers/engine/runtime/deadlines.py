@@ -24,7 +24,7 @@ LOOK_LIMIT_S = 15.0
 """Real seconds that a look has for all the clouds it asks."""
 ANSWER_LIMIT_S = 30.0
 """Real seconds that one call has where an answer is needed: see `while_answering`."""
-SILENCE_LIMIT_S = 70.0
+UNRESPONSIVE_LIMIT_S = 70.0
 """Real seconds that an account without any answer is waited for there, over all calls since its
 last answer.
 """
@@ -41,7 +41,7 @@ class _Deadline(NamedTuple):
     limit_s: float = inf
 
 
-class _Silence:
+class _Unresponsive:
     """How long one account has been waited for since it last answered. What asks it shares this."""
 
     def __init__(self, limit_s: float) -> None:
@@ -55,7 +55,7 @@ class _Silence:
 
 _NONE = _Deadline()
 _DEADLINE: ContextVar[_Deadline] = ContextVar("deadline", default=_NONE)
-_SILENCE: ContextVar[_Silence | None] = ContextVar("silence", default=None)
+_UNRESPONSIVE: ContextVar[_Unresponsive | None] = ContextVar("unresponsive", default=None)
 
 
 @contextmanager
@@ -79,14 +79,14 @@ def looking() -> AbstractContextManager[None]:
 def while_answering() -> Iterator[None]:
     """Within it, what must be known or confirmed of one account: it is waited for as long as it
     answers, within `ACCOUNT_LIMIT_S`. One call has `ANSWER_LIMIT_S`; an account that answers
-    nothing is given up after `SILENCE_LIMIT_S`.
+    nothing is given up after `UNRESPONSIVE_LIMIT_S`.
     """
-    token = _SILENCE.set(_Silence(SILENCE_LIMIT_S))
+    token = _UNRESPONSIVE.set(_Unresponsive(UNRESPONSIVE_LIMIT_S))
     try:
         with at_most(ACCOUNT_LIMIT_S):
             yield
     finally:
-        _SILENCE.reset(token)
+        _UNRESPONSIVE.reset(token)
 
 
 async def answering(work: Awaitable[T]) -> T:
@@ -97,9 +97,9 @@ async def answering(work: Awaitable[T]) -> T:
 
 def waited(seconds: float, *, answered: bool) -> None:
     """Takes note of a call that ended, or was given up, after so many real seconds."""
-    silence = _SILENCE.get()
-    if silence is not None:
-        silence.waited_s = 0.0 if answered else silence.waited_s + seconds
+    unresponsive = _UNRESPONSIVE.get()
+    if unresponsive is not None:
+        unresponsive.waited_s = 0.0 if answered else unresponsive.waited_s + seconds
 
 
 def bounded() -> bool:
@@ -111,17 +111,17 @@ def left_s() -> float:
     """How long may still be waited here: until the deadline, or for an account that does not
     answer. Infinity without a limit.
     """
-    silence = _SILENCE.get()
+    unresponsive = _UNRESPONSIVE.get()
     left = max(0.0, _DEADLINE.get().until - time.monotonic())
-    return left if silence is None else min(left, silence.left_s)
+    return left if unresponsive is None else min(left, unresponsive.left_s)
 
 
 def limit_s(call_limit_s: float) -> tuple[float, float]:
     """(what one call may take now, the limit to name where it does not answer)."""
-    left, silence = left_s(), _SILENCE.get()
-    if silence is not None:
+    left, unresponsive = left_s(), _UNRESPONSIVE.get()
+    if unresponsive is not None:
         call_limit_s = min(call_limit_s, ANSWER_LIMIT_S)
-        named_s = silence.limit_s if left == silence.left_s else _DEADLINE.get().limit_s
+        named_s = unresponsive.limit_s if left == unresponsive.left_s else _DEADLINE.get().limit_s
     else:
         named_s = _DEADLINE.get().limit_s
     return (left, named_s) if left < call_limit_s else (call_limit_s, call_limit_s)

@@ -97,7 +97,7 @@ def _refused(offer: Offer) -> str:
     if offer.gpu_count != int(offer.gpu_count):
         return "Vertex AI takes whole GPUs"
     if offer.capacity == FLEX_START and offer.gpu_type not in FLEX_START_GPUS:
-        return "Vertex AI queues (Flex-start) for L4, A100, H100, H200 and B200 alone"
+        return "Vertex AI queues (Flex-start) only for L4, A100, H100, H200 and B200"
     return offer.restriction
 
 
