@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from providers.adhoc.sync import Machine
     from providers.model.spec import Cluster
     from providers.model.workload import Program, Workload
+    from providers.model.workload_spec import Workload as TypedWorkload
 
 DEFAULT_TTL_S = 4 * 3_600
 BEGIN_S = 120
@@ -235,13 +236,14 @@ def overlaid(
             " machine"
         )
     elif work.checkpoint is not None:
-        place = _aside(work.checkpoint.to)
+        place = _aside(work.checkpoint.to, "checkpoint.to")
         work = work.model_copy(
             update={"checkpoint": work.checkpoint.model_copy(update={"to": place})}
         )
         lines.append(
             f"its checkpoints are kept at {place}; those of the declared run are left alone"
         )
+    work = _mounted_aside(work, lines)
     if work.train is not None:
         # How long the whole run would take here is not what is asked.
         work = work.model_copy(update={"train": None})
@@ -275,16 +277,32 @@ def _ttl(declared: Cluster) -> str | int | float:
     return DEFAULT_TTL_S if own is None else min(own, DEFAULT_TTL_S)
 
 
-def _aside(place: str) -> str:
-    """Another place beside a checkpoint's own. Raises SpecError for a whole bucket, which has
-    nothing beside it.
+def _mounted_aside(work: TypedWorkload, lines: list[str]) -> TypedWorkload:
+    """The workload whose buckets, where it writes to them, are other folders beside the declared
+    ones; says so in `lines`.
+    """
+    aside = {
+        path: mount.model_copy(update={"source": _aside(mount.source, f"mounts.{path}")})
+        for path, mount in work.mounted.items()
+        if mount.mode == "rw"
+    }
+    lines.extend(
+        f"{path} is {mount.source}; what the declared run wrote is left alone"
+        for path, mount in aside.items()
+    )
+    return work.model_copy(update={"mounts": {**work.mounts, **aside}}) if aside else work
+
+
+def _aside(place: str, field: str) -> str:
+    """Another place beside the one of this field of the workload. Raises SpecError for a whole
+    bucket, which has nothing beside it.
     """
     scheme, _, rest = place.partition("://")
     if not rest.partition("/")[2].strip("/"):
         raise SpecError(
             [
                 Problem(
-                    "workload.checkpoint.to",
+                    f"workload.{field}",
                     "a folder of the bucket, so that a try can have another one",
                     place,
                     f"{scheme}://{rest.strip('/')}/NAME",

@@ -72,6 +72,12 @@ class Capabilities(NamedTuple):
     """Schemes of the stores that its machines reach with keys among the secrets alone."""
     owned: bool = False
     """Its machines are the user's own: a price of 0 is one that they said, not an unknown one."""
+    mounts: frozenset[str] = frozenset()
+    """Schemes of the stores whose buckets can be folders of its machines: as themselves where
+    `buckets` has the scheme, else with keys among the secrets.
+    """
+    mounts_read_only: bool = True
+    """A bucket can be mounted so that nothing writes to it."""
     volumes: bool = False
     """Its jobs and services have volumes of its own: folders that outlive them."""
 

@@ -178,6 +178,10 @@ class Setup(NamedTuple):
     """Where the workload's checkpoints are kept, for a check of what a machine needs for that;
     nothing in an Order, whose script says it.
     """
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    """The buckets that the workload finds as folders: (path, URL, whether it writes there), as
+    `providers.model.workload.Mount`.
+    """
 
 
 class Order(NamedTuple):

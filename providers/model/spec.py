@@ -95,6 +95,7 @@ class Cluster(ClusterFields):
                 for name, references in sorted(self.secrets.items())
             ),
             on_loss=self.on_loss,
+            mounts=() if self.workload is None else self.workload.record().mounts,
         )
 
     def fingerprint(self) -> str:

@@ -16,6 +16,7 @@ from providers.model.workload import Override as WorkloadOverride
 from providers.model.workload_spec import (
     DTYPES,
     Checkpoint,
+    Mount,
     Number,
     Task,
     Train,
@@ -207,6 +208,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "workload": Workload,
     "services": Task,
     "checkpoint": Checkpoint,
+    "mounts": Mount,
     "train": Train,
 }
 """What a step of an error's location means for the model there."""

@@ -43,6 +43,8 @@ _FIELDS = {
     "idle_after": 'a duration such as "20h", "15m" or "1h30m"',
     "every": 'a duration such as "5m"',
     "checkpoint": "a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}",
+    "mounts": "buckets by the path they are mounted at, as in {/data: gs://BUCKET/PATH}",
+    "mode": "ro or rw",
     "context": "a number of tokens from 1, such as 32768 or 32k",
     "sequence": "a number of tokens from 1, such as 2048 or 2k",
 }

@@ -70,6 +70,40 @@ class Checkpoint(NamedTuple):
     every_s: int = 300
 
 
+STORE_KEYS = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "gs": ("GOOGLE_ACCESS_KEY_ID", "GOOGLE_ACCESS_KEY_SECRET"),
+}
+"""The secrets by which a store is reached from anywhere, by its scheme: S3 (AWS CLI reference,
+"Environment variables", 2026-11); Cloud Storage by an HMAC key (Modal's client 1.6.4,
+`CloudBucketMount`).
+"""
+
+
+class Mount(NamedTuple):
+    """A bucket's folder as a folder of the machine: `source` is its URL (`gs://`, `s3://`)."""
+
+    path: str
+    source: str
+    writable: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """`gs` or `s3`."""
+        return self.source.partition(":")[0]
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.source.partition("://")[2].partition("/")[0]
+
+    @property
+    def prefix(self) -> str:
+        """The folder in it, ending in /; empty for the whole bucket."""
+        inside = self.source.partition("://")[2].partition("/")[2].strip("/")
+        return f"{inside}/" if inside else ""
+
+
 class Training(NamedTuple):
     """What a training run is, for its time and cost: tokens in all and the method; or hours that it
     took on one GPU of a type.
@@ -103,6 +137,7 @@ class Workload(NamedTuple):
     """What is added to the command when a checkpoint is there, as in `--resume latest`."""
     on_done: str = RELEASE
     training: Training | None = None
+    mounts: tuple[Mount, ...] = ()
 
 
 class Process(NamedTuple):
@@ -141,12 +176,16 @@ class Program(NamedTuple):
     """
     models: tuple[str, ...] = ()
     """Paths of models on the machine, which its containers see read-only."""
+    mounts: tuple[Mount, ...] = ()
 
     @property
     def digest(self) -> str:
         """Twelve hex digits over everything that is started."""
-        # Without such a path it is as it was before there were any: what runs need not start anew.
-        content = self if self.models else self[:-1]
+        # Without the later fields it is as it was before there were any: what runs need not start
+        # anew.
+        content = list(self)
+        while len(content) > _FIRST_FIELDS and not content[-1]:
+            content.pop()
         return hashlib.sha256(
             json.dumps(content, sort_keys=True, default=str).encode()
         ).hexdigest()[:12]
@@ -157,6 +196,8 @@ class Program(NamedTuple):
         return next((process.port for process in self.processes if process.port), 0)
 
 
+_FIRST_FIELDS = Program._fields.index("models")
+"""How many fields a program's digest has at least."""
 _PACKED = "H4sI"
 """How base64 of gzip begins."""
 

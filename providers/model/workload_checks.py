@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from math import isfinite
 
@@ -50,6 +51,7 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     _services(workload, faults)
     _setup(workload, faults)
     _files(workload, faults)
+    _mounts(workload, faults)
     if workload.checkpoint is not None:
         _checkpoint(workload.checkpoint, faults)
     elif workload.resume:
@@ -116,6 +118,38 @@ def _files(workload: Workload, faults: _Faults) -> None:
             f"{total:,} bytes",
             "put them into an image, a repository (setup: git clone ...) or a bucket",
         )
+
+
+def _mounts(workload: Workload, faults: _Faults) -> None:
+    mounted = workload.mounted
+    if len(mounted) > MOUNTS_MAX:
+        faults.add("mounts", f"at most {MOUNTS_MAX}", len(mounted))
+    for path, mount in mounted.items():
+        if not _MOUNT.match(path) or ".." in path.split("/"):
+            faults.add(f"mounts.{path}", "a folder from the root, as in /data, without ..", path)
+        elif _SYSTEM.match(path):
+            faults.add(
+                f"mounts.{path}",
+                "a folder that the system does not need",
+                path,
+                "choose one of its own, as in /data",
+            )
+        if mount.source.startswith("volume:") or not _BUCKET.match(mount.source):
+            wanted, found, todo = _no_store(mount.source)
+            wanted = wanted.replace(", s3://BUCKET/PATH or volume:NAME", " or s3://BUCKET/PATH")
+            faults.add(f"mounts.{path}", wanted, found, todo)
+    kept = [workload.checkpoint.path] if workload.checkpoint is not None else []
+    folders = sorted(f"{path.rstrip('/')}/" for path in (*mounted, *kept))
+    faults.found.extend(
+        Problem(
+            f"{faults.at}mounts",
+            "folders of which none is inside another, nor the checkpoint's",
+            f"{outer.rstrip('/')} and {inner.rstrip('/')}",
+            "choose folders side by side",
+        )
+        for outer, inner in itertools.pairwise(folders)
+        if inner.startswith(outer)
+    )
 
 
 def _checkpoint(kept: Checkpoint, faults: _Faults) -> None:
@@ -303,6 +337,14 @@ _IMAGE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$")
 _BUCKET = re.compile(
     r"^(gs|s3)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$|^volume:[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 )
+_MOUNT = re.compile(r"^(/[A-Za-z0-9._-]+)+/?$")
+_SYSTEM = re.compile(
+    r"^/(home|opt|mnt|media|srv|var|usr|tmp)/?$"
+    r"|^/(bin|boot|dev|etc|gcs|lib|lib32|lib64|proc|root|run|sbin|sys)(/|$)"
+    r"|^/usr/(bin|sbin|lib|lib64|share)(/|$)|^/var/(lib|log|run|cache)(/|$)"
+)
+"""Folders whose content a machine or its container runs on: a mount would hide it."""
+MOUNTS_MAX = 16
 _MODEL = re.compile(r"^[A-Za-z0-9./~_][A-Za-z0-9._:/~-]{0,254}$")
 SSH_PORT = 22
 FILES_MAX_BYTES = 8 * 1024

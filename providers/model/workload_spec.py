@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from providers.model import duration
 from providers.model.workload import Checkpoint as CheckpointRecord
+from providers.model.workload import Mount as MountRecord
 from providers.model.workload import Task as TaskRecord
 from providers.model.workload import Training as TrainingRecord
 from providers.model.workload import Workload as WorkloadRecord
@@ -88,6 +89,13 @@ class Checkpoint(_Part):
     every: str | WholeNumber = "5m"
 
 
+class Mount(_Part):
+    """A bucket's folder (`gs://`, `s3://`), read-only unless `mode` is `rw`."""
+
+    source: str
+    mode: Literal["ro", "rw"] = "ro"
+
+
 class Train(_Part):
     """For time and cost in the plan: tokens and method, or hours measured on one GPU of a type."""
 
@@ -133,6 +141,7 @@ class Workload(Program):
     image: str = ""
     setup: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
+    mounts: Mapping[str, str | Mount] = {}
     checkpoint: Checkpoint | None = None
     resume: str = ""
     on_done: Literal["release", "keep"] = "release"
@@ -156,7 +165,19 @@ class Workload(Program):
             resume=self.resume,
             on_done=self.on_done,
             training=None if trained is None else _training(trained),
+            mounts=tuple(
+                MountRecord(path, each.source, each.mode == "rw")
+                for path, each in sorted(self.mounted.items())
+            ),
         )
+
+    @property
+    def mounted(self) -> dict[str, Mount]:
+        """The mounts by their path, each in its long form."""
+        return {
+            path: Mount(source=each) if isinstance(each, str) else each
+            for path, each in self.mounts.items()
+        }
 
 
 def amount(text: str) -> float | None:

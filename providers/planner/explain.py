@@ -175,6 +175,14 @@ def _kept(refusal: _Refusal) -> tuple[str, str]:
     )
 
 
+def _mount(refusal: _Refusal) -> tuple[str, str]:
+    skills = refusal.skills
+    return (
+        "a place that mounts its buckets",
+        rules.unmounted(refusal.ask, skills) if skills is not None else "",
+    )
+
+
 def _disk(refusal: _Refusal) -> tuple[str, str]:
     host = refusal.host
     return "a disk that holds what runs there", host.disk if host is not None else ""
@@ -244,6 +252,7 @@ _TEXTS: dict[int, Callable[[_Refusal], tuple[str, str]]] = {
     rules.TTL: _ttl,
     rules.SECRET: _secret,
     rules.KEPT: _kept,
+    rules.MOUNT: _mount,
     rules.DISK: _disk,
     rules.DRIVER: _driver,
     rules.CONFIGURED: lambda r: (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.catalog import names
+from providers.model.workload import STORE_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ RULES = (
     ("ttl", "the provider lets a machine live as long as asked"),
     ("secret", "each secret has a reference that says how to fetch it there"),
     ("checkpoint", "what it saves can be kept from there where that is asked for"),
+    ("mount", "its buckets can be folders there where that is asked for"),
     ("disk", "the disk holds the boot image, the container image, the weights and what is saved"),
     ("driver", "the host's driver runs the CUDA of the container image"),
     ("configured", "credentials are there"),
@@ -85,6 +87,7 @@ NAMES = tuple(name for name, _ in RULES)
     TTL,
     SECRET,
     KEPT,
+    MOUNT,
     DISK,
     DRIVER,
     CONFIGURED,
@@ -248,12 +251,6 @@ def reached(ask: Ask, skills: Capabilities) -> bool:
     return entered and (skills.opens_ports or not ask.ports)
 
 
-KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-"""The secrets by which the aws command reaches S3 from anywhere (AWS CLI reference, "Environment
-variables", 2026-11).
-"""
-
-
 def unkept(ask: Ask, skills: Capabilities) -> str:
     """Why checkpoints can't be kept from this provider where the workload keeps them; empty where
     they can, or none are kept. Pure.
@@ -283,14 +280,37 @@ def unkept(ask: Ask, skills: Capabilities) -> str:
             f"{skills.provider}'s machines have no identity for {scheme}://; from there:"
             f" {others}{', volume:NAME' if skills.volumes else ''}"
         )
+    return _keyless(ask, skills, scheme)
+
+
+def _keyless(ask: Ask, skills: Capabilities, scheme: str) -> str:
+    """Which keys of a store that is reached with keys alone are missing; empty for none."""
     given = dict(ask.secrets)
-    missing = [name for name in KEYS if skills.provider not in given.get(name, ())]
+    missing = [name for name in STORE_KEYS[scheme] if skills.provider not in given.get(name, ())]
     return (
         f"{scheme}:// is reached from {skills.provider} only with keys: {' and '.join(missing)}"
         " under secrets"
         if missing
         else ""
     )
+
+
+def unmounted(ask: Ask, skills: Capabilities) -> str:
+    """Why a bucket that the workload mounts can be no folder at this provider; empty where all can,
+    or none are mounted. Pure.
+    """
+    for mount in ask.workload.mounts if ask.workload is not None else ():
+        if mount.scheme not in skills.mounts:
+            others = " or ".join(f"{name}://" for name in sorted(skills.mounts)) or "no bucket"
+            return f"{skills.provider} mounts no {mount.scheme}://; there: {others}"
+        if not (mount.writable or skills.mounts_read_only):
+            return (
+                f"{skills.provider} mounts {mount.source} so that it can be written to: write"
+                f" mode: rw for {mount.path} if it may be"
+            )
+        if mount.scheme not in skills.buckets and (why := _keyless(ask, skills, mount.scheme)):
+            return why
+    return ""
 
 
 def asked(ask: Ask) -> str:

@@ -260,6 +260,7 @@ _SELLER_RULES: tuple[tuple[int, Callable[[_Seller], bool]], ...] = (
     (rules.TTL, lambda s: s.outlived),
     (rules.SECRET, lambda s: any(s.provider not in able for _, able in s.ask.secrets)),
     (rules.KEPT, lambda s: bool(rules.unkept(s.ask, s.able))),
+    (rules.MOUNT, lambda s: bool(rules.unmounted(s.ask, s.able))),
     (rules.DISK, lambda s: s.host is not None and bool(s.host.disk)),
     (rules.DRIVER, lambda s: s.host is not None and bool(s.host.driver)),
     (rules.CONFIGURED, lambda s: s.provider in s.terms.unavailable),

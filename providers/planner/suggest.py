@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 _SAID = frozenset(
     rules.NAMES[rule]
-    for rule in (rules.FIT, rules.SECRET, rules.KEPT, rules.DISK, rules.DRIVER, rules.ENABLED)
+    for rule in (
+        rules.FIT,
+        rules.SECRET,
+        rules.KEPT,
+        rules.MOUNT,
+        rules.DISK,
+        rules.DRIVER,
+        rules.ENABLED,
+    )
 )
 """Rules whose reason is no choice among places: it is said also where the table of refusals is not
 shown.

@@ -26,6 +26,7 @@ NAME = "aws"
 CAPABILITIES = Capabilities(
     provider=NAME,
     buckets=frozenset({"s3"}),
+    mounts=frozenset({"s3"}),
     kinds=frozenset({"machine"}),
     workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "reservation"}),
@@ -124,6 +125,17 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
                 f"the instance profile that the {kind} keeps its checkpoints as",
                 "none",
                 rights,
+            )
+        )
+    if setup.mounts and not section.get("instance_profile"):
+        _, url, _ = setup.mounts[0]
+        more = ", put and delete" if any(writes for _, _, writes in setup.mounts) else ""
+        found.append(
+            Problem(
+                "instance_profile",
+                f"the instance profile that the {kind} mounts its buckets as",
+                "none",
+                f"one that may list and get{more} in {url}",
             )
         )
     return found

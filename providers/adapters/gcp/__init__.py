@@ -38,6 +38,7 @@ CAPABILITIES = Capabilities(
     ends_idle=True,
     buckets=frozenset({"gs"}),
     keyed_buckets=frozenset({"s3"}),
+    mounts=frozenset({"gs", "s3"}),
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     deduplicates=True,
     sold_types=frozenset(
@@ -132,6 +133,17 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
                 f"the service account that the {kind} keeps its checkpoints as",
                 "none",
                 role,
+            )
+        )
+    own = [(url, writes) for _, url, writes in setup.mounts if url.startswith("gs://")]
+    if own and not account:
+        right = "objectUser" if any(writes for _, writes in own) else "objectViewer"
+        found.append(
+            Problem(
+                "service_account",
+                f"the service account that the {kind} mounts its buckets as",
+                "none",
+                f"one with the role roles/storage.{right} on {own[0][0]}",
             )
         )
     return found

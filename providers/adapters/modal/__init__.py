@@ -29,6 +29,7 @@ CAPABILITIES = Capabilities(
     capacities=frozenset({"on-demand"}),
     max_nodes=1,
     keyed_buckets=frozenset({"s3"}),
+    mounts=frozenset({"gs", "s3"}),
     volumes=True,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
@@ -98,9 +99,13 @@ def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
 
 def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
     """What of `options.modal` a cluster of this kind still needs, or cannot have."""
-    from providers.adapters.modal import options
+    from providers.adapters.modal import buckets, options
+    from providers.model.secret import narrowed
 
-    return options.fits(kind, section, setup)
+    return [
+        *options.fits(kind, section, setup),
+        *buckets.problems(setup, narrowed(setup.secrets, "modal")),
+    ]
 
 
 def runs(

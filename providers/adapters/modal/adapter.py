@@ -144,8 +144,9 @@ class Modal(ConsoleLog, OwnAccount):
         image = self.client.image_id(wanted.options)
         app = self.client.app_id(create=True)
         secrets = self.client.secret_ids(wanted.secrets)
+        mounts = self.client.bucket_mounts(wanted.mounts)
         try:
-            sandbox = self.client.create(app, image, wanted, order.token, secrets)
+            sandbox = self.client.create(app, image, wanted, order.token, secrets, mounts)
         except OutcomeUnknown:
             with self._lock:
                 self._lost[order.token] = self.now()

@@ -314,7 +314,19 @@ def define(made: Deployment, client: Any, *, warm: bool = False) -> Any:
             ),
         ],
         "volumes": {
-            path: modal.Volume.from_name(name, **environment) for path, name in chosen.volumes
+            **{path: modal.Volume.from_name(name, **environment) for path, name in chosen.volumes},
+            **{
+                mount.path: modal.CloudBucketMount(
+                    mount.bucket,
+                    bucket_endpoint_url=mount.endpoint or None,
+                    key_prefix=mount.prefix or None,
+                    secret=modal.Secret.from_name(
+                        mount.secret, required_keys=list(mount.keys), **environment
+                    ),
+                    read_only=mount.read_only,
+                )
+                for mount in made.mounts
+            },
         },
         "serialized": True,
         "include_source": False,

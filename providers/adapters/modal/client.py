@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
+    from providers.adapters.modal.buckets import BucketMount
     from providers.adapters.modal.options import Options
     from providers.adapters.modal.request import Request
     from providers.adapters.modal.sign_in import Credentials
@@ -240,21 +241,40 @@ class Client:
         """The ids of the Modal secrets that hold these (variable, secret). Raises Unsupported when
         one is not there, or lacks the variable.
         """
-        api = protocol()
-        found = []
-        for name, secret in secrets:
-            asked = api.SecretGetOrCreateRequest(
-                deployment_name=secret, environment_name=self.environment, required_keys=[name]
+        return tuple(dict.fromkeys(self._secret_id(secret, [name]) for name, secret in secrets))
+
+    def _secret_id(self, secret: str, names: Sequence[str]) -> str:
+        asked = protocol().SecretGetOrCreateRequest(
+            deployment_name=secret, environment_name=self.environment, required_keys=names
+        )
+        reply = self._look("SecretGetOrCreate", asked)
+        if reply is None:
+            values = " ".join(f"{name}=..." for name in names)
+            raise Unsupported(
+                f"Modal: wanted a secret {secret} that holds {' and '.join(names)}, found none;"
+                f" make it: modal secret create {secret} {values}",
+                provider=PROVIDER,
+                code="missing",
+                block_s=0.0,
             )
-            reply = self._look("SecretGetOrCreate", asked)
-            if reply is None:
-                text = (
-                    f"Modal: wanted a secret {secret} that holds {name}, found none; make it: modal"
-                    f" secret create {secret} {name}=..."
-                )
-                raise Unsupported(text, provider=PROVIDER, code="missing", block_s=0.0)
-            found.append(str(reply.secret_id))
-        return tuple(dict.fromkeys(found))
+        return str(reply.secret_id)
+
+    def bucket_mounts(self, mounts: Sequence[BucketMount]) -> list[Any]:
+        """The mounts as Modal's messages. Raises Unsupported when a secret is not there."""
+        api = protocol()
+        kinds = api.CloudBucketMount.BucketType
+        return [
+            api.CloudBucketMount(
+                bucket_name=mount.bucket,
+                bucket_endpoint_url=mount.endpoint or None,
+                mount_path=mount.path,
+                credentials_secret_id=self._secret_id(mount.secret, mount.keys),
+                read_only=mount.read_only,
+                bucket_type=kinds.GCP if mount.endpoint else kinds.S3,
+                key_prefix=mount.prefix or None,
+            )
+            for mount in mounts
+        ]
 
     def create(
         self,
@@ -263,6 +283,7 @@ class Client:
         request: Request,
         token: str,
         secret_ids: Sequence[str] = (),
+        mounts: Sequence[Any] = (),
     ) -> str:
         """The new sandbox's id, queued for a container. Sent once, never again; the order's token
         is its idempotency key.
@@ -270,7 +291,7 @@ class Client:
         api = protocol()
         message = api.SandboxCreateRequest(
             app_id=app_id,
-            definition=definition(image_id, request, secret_ids),
+            definition=definition(image_id, request, secret_ids, mounts),
             tags=[
                 api.SandboxTag(tag_name=key, tag_value=value) for key, value in request.tags.items()
             ],
@@ -383,7 +404,9 @@ def image_of(options: Options) -> Any:
     return image.pip_install(*options.pip) if options.pip else image
 
 
-def definition(image_id: str, request: Request, secret_ids: Sequence[str] = ()) -> Any:
+def definition(
+    image_id: str, request: Request, secret_ids: Sequence[str] = (), mounts: Sequence[Any] = ()
+) -> Any:
     """The request as Modal's message. Fields that `Sandbox.create` sets to their defaults stand
     here as well.
     """
@@ -405,6 +428,7 @@ def definition(image_id: str, request: Request, secret_ids: Sequence[str] = ()) 
         ),
         name=request.name,
         secret_ids=secret_ids,
+        cloud_bucket_mounts=mounts,
     )
     if request.regions:
         message.scheduler_placement.CopyFrom(api.SchedulerPlacement(regions=request.regions))

@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.modal import gpu, request
+from providers.adapters.modal.buckets import BucketMount, bucket_mounts
 from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.options import Options, fits, for_kind, problems, timeout_s
 from providers.errors import Unsupported
@@ -62,6 +63,7 @@ class Deployment(NamedTuple):
     """Where its containers may run; none: anywhere."""
     secrets: tuple[tuple[str, str], ...] = ()
     """(variable, the Modal secret that holds it), besides the whole secrets of the options."""
+    mounts: tuple[BucketMount, ...] = ()
 
     @property
     def function(self) -> str:
@@ -129,7 +131,9 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
         timeout_s(chosen, setup.ttl_s) if kind == JOB else 0,
     )
     made = made._replace(
-        secrets=referred(setup.secrets), regions=request.asked(tags.get(request.PLACE, ""))
+        secrets=referred(setup.secrets),
+        regions=request.asked(tags.get(request.PLACE, "")),
+        mounts=bucket_mounts(setup),
     )
     if kind == SERVICE:
         made = made._replace(public=setup.expose == "public")
@@ -140,6 +144,7 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
         made.timeout_s,
         made.public,
         *([list(made.secrets)] if made.secrets else []),
+        *([list(made.mounts)] if made.mounts else []),
         *made.regions,
     ]
     content = hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]

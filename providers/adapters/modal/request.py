@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.modal import gpu
+from providers.adapters.modal.buckets import BucketMount, bucket_mounts
 from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.options import MAX_TTL_S, Options, problems, read
 from providers.adapters.modal.regions import REGIONS
@@ -60,6 +61,7 @@ class Request(NamedTuple):
     memory_mib: int = 0
     secrets: tuple[tuple[str, str], ...] = ()
     """(variable, the Modal secret that holds it)."""
+    mounts: tuple[BucketMount, ...] = ()
 
 
 def compile_order(order: Order) -> Request:
@@ -99,6 +101,7 @@ def compile_order(order: Order) -> Request:
         cpu=chosen.cpu,
         memory_mib=round(chosen.memory_gib * 1024),
         secrets=referred(setup.secrets),
+        mounts=bucket_mounts(setup),
     )
 
 

@@ -1,5 +1,5 @@
 """What a plan says of a workload at one provider besides its fit: a token that travels in clear, a
-model that wants one. Pure.
+model that wants one, data that crosses clouds. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> list[str]:
     """The notes, one sentence each. `setup.options` holds every provider's section."""
     return (
-        [*_in_clear(ask, setup, able), *_gated(ask, setup, provider)]
+        [*_in_clear(ask, setup, able), *_gated(ask, setup, provider), *_crossing(ask, able)]
         if ask.workload is not None
         else []
     )
@@ -59,3 +59,13 @@ def _gated(ask: Ask, setup: Setup, provider: str) -> list[str]:
         f" {provider}"
     )
     return [f"{model} is gated at Hugging Face, and no token is declared: {todo}"] if model else []
+
+
+def _crossing(ask: Ask, able: Capabilities) -> list[str]:
+    """Buckets of another cloud than the place's: their cloud bills what is read from there."""
+    mounts = ask.workload.mounts if ask.workload is not None else ()
+    far = [mount.source for mount in mounts if mount.scheme not in able.buckets]
+    if not far:
+        return []
+    each = "it" if len(far) == 1 else "them"
+    return [f"{', '.join(far)}: of another cloud, which bills each GB read from {each} as egress"]

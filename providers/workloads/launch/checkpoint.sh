@@ -33,14 +33,6 @@ nothing_yet() {
     gcloud -q storage ls "gs://${bucket%%/*}" >/dev/null
 }
 
-tries() {
-  for pause in 1 5 20 0; do
-    logged "$@" && return
-    sleep "$pause"
-  done
-  return 1
-}
-
 fetched() { nothing_yet || copy "$to" "$kept"; }
 
 # Once on a machine: what is here afterwards is newer than what is there.

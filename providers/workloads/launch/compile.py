@@ -71,19 +71,20 @@ def program(
         nodes=nodes,
         rendezvous=nodes > 1,
         token_env=TOKEN if expose == "token" else "",
-        models=_mounted(workload),
+        models=_models(workload),
+        mounts=workload.mounts,
     )
 
 
-def _mounted(workload: Workload) -> tuple[str, ...]:
-    """The models that are paths on the machine, but those among the checkpoints, which containers
-    see anyway.
+def _models(workload: Workload) -> tuple[str, ...]:
+    """The models that are paths on the machine, but those among the checkpoints or in a mounted
+    bucket, which containers see anyway.
     """
-    kept = workload.checkpoint.path.rstrip("/") if workload.checkpoint is not None else ""
+    seen = tuple(f"{mount.path.rstrip('/')}/" for mount in workload.mounts)
+    if workload.checkpoint is not None:
+        seen += (f"{workload.checkpoint.path.rstrip('/')}/",)
     paths = (task.model.rstrip("/") for task in workload.tasks if is_path(task.model))
-    return tuple(
-        dict.fromkeys(path for path in paths if not (kept and f"{path}/".startswith(f"{kept}/")))
-    )
+    return tuple(dict.fromkeys(path for path in paths if not f"{path}/".startswith(seen)))
 
 
 def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:

@@ -2,7 +2,7 @@
 # The part of start.sh that has Docker with NVIDIA's toolkit, the image, and a container for each
 # process.
 : "${image:?}" "${entrypoint:?}" "${kept?}"
-declare -a cache_folders file_paths model_paths
+declare -a cache_folders file_paths model_paths mount_paths mount_modes
 # One name a process, and "INDEX NAME=FOLDER" for each variable that says where they keep what they
 # download.
 declare -a process_names process_caches
@@ -98,6 +98,13 @@ run_in_container() {
   done
   [ -z "$kept" ] || gpus_command+=(-v "$kept:$kept")
   gpus_command+=(${models[@]+"${models[@]}"})
+  # A bucket that is mounted anew outside, after its tool ended, is mounted anew inside too.
+  for entry in "${!mount_paths[@]}"; do
+    path=${mount_paths[entry]} mode=${mount_modes[entry]}
+    bind="type=bind,source=$path,target=$path,bind-propagation=rslave"
+    [ "$mode" = rw ] || bind="$bind,readonly"
+    gpus_command+=(--mount "$bind")
+  done
   for pair in ${own[@]+"${own[@]}"}; do gpus_command+=(-e "${pair%%=*}"); done
   # The image's own ENTRYPOINT would take the line for its arguments.
   gpus_command+=(--env-file "$GPUS_ROOT/container.env" --entrypoint "$entrypoint" "$image" -c "$2")

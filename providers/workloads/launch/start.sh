@@ -3,7 +3,7 @@
 # again when the program changes. Nothing of the user's is expanded here: only the program's own
 # shell expands its line.
 : "${digest:?}" "${kind:?}" "${kept?}" "${to?}" "${setup?}" "${image?}" "${nodes?}" "${token_name?}"
-: "${console:?}" "${folder:?}" "${secrets:?}" "${inside?}" "${resume?}"
+: "${console:?}" "${folder:?}" "${secrets:?}" "${inside?}" "${resume?}" "${mounts?}"
 declare -a file_paths file_contents
 # One line a process, and "INDEX NAME=VALUE" for each of their variables.
 declare -a process_lines process_env
@@ -22,6 +22,15 @@ say() {
 }
 
 logged() { "$@" >>"$root/log" 2>&1 9>&-; }
+
+# tries COMMAND...: some times, as far as it may be a matter of time.
+tries() {
+  for pause in 1 5 20 0; do
+    logged "$@" && return
+    sleep "$pause"
+  done
+  return 1
+}
 
 main_runs() { kill -0 "$(cat "$root/main.pid")" 2>/dev/null; }
 
@@ -117,6 +126,7 @@ if [ -z "$inside" ] || [ "${#file_paths[@]}" != 0 ]; then cd "$HOME" || exit 1; 
 write_files
 [ -z "$nodes" ] || wait_for_peers
 [ -z "$token_name" ] || wait_for_token
+[ -z "$mounts" ] || mount_buckets
 [ -z "$setup" ] || run_setup
 # After the setup lines, which may sign in to the image's registry, and fetch models.
 if [ -n "$image" ]; then

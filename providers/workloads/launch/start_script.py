@@ -55,11 +55,12 @@ other nodes, and a service's token.
 def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     """The whole text. Several nodes wait until the engine has written their addresses to `peers` in
     the folder; the first one leads. `release` is the line that ends the machine after a job with
-    `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already.
+    `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already,
+    where the provider itself has mounted its buckets.
     """
     kept, job = program.checkpoint, program.kind == "job"
     to = "" if kept is None or kept.to.startswith("volume:") else kept.to
-    image = "" if inside else program.image
+    image, mounts = ("", ()) if inside else (program.image, program.mounts)
     nodes = program.nodes if program.rendezvous else ""
     env = [
         f"{index} {name}={value}"
@@ -75,6 +76,7 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
         "kept": "" if kept is None else kept.path,
         "to": to,
         "resume": program.resume,
+        "mounts": "yes" if mounts else "",
         "console": CONSOLE,
         "folder": ROOT,
         "secrets": SECRETS,
@@ -110,6 +112,15 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
             "process_names": [process.name for process in program.processes],
             "process_caches": caches,
             "cache_folders": sorted(set(CACHES.values())),
+            "mount_paths": [],
+            "mount_modes": [],
+        }
+    if mounts:
+        parts.append("mounts")
+        given |= {
+            "mount_paths": [mount.path.rstrip("/") for mount in mounts],
+            "mount_sources": [mount.source for mount in mounts],
+            "mount_modes": ["rw" if mount.writable else "ro" for mount in mounts],
         }
     if nodes or program.token_env:
         parts.append("by_login")

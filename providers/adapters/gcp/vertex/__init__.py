@@ -34,6 +34,10 @@ CAPABILITIES = Capabilities(
     # As the service account of the job, or as Vertex AI's own agent (Google, "Vertex AI Custom Code
     # Service Agent", 2026-11).
     buckets=frozenset({"gs"}),
+    # Cloud Storage FUSE under /gcs, which writes as far as that account may (Google, "Use Cloud
+    # Storage as a mounted file system", 2026-11).
+    mounts=frozenset({"gs"}),
+    mounts_read_only=False,
     kinds=frozenset({"job"}),
     capacities=frozenset({"on-demand", "spot", "flex-start"}),
     # The spec's own limit: no source names one of a worker pool's.

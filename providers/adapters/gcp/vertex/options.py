@@ -104,12 +104,12 @@ def running(program: Program, script: str, section: Mapping[str, object]) -> dic
     """The section with what is to run, unless it names its own.
 
     One program with an image alone is the container's own command and environment. Setup, files,
-    checkpoints, several programs and several nodes need the start-up script, which then is the
-    command; it ends with the programs' exit code.
+    checkpoints, mounts, several programs and several nodes need the start-up script, which then is
+    the command; it ends with the programs' exit code.
     """
     made: dict[str, object] = {"image": program.image} if program.image else {}
     plain = len(program.processes) == 1 and not (
-        program.setup or program.files or program.checkpoint or program.rendezvous
+        program.setup or program.files or program.checkpoint or program.rendezvous or program.mounts
     )
     if plain:
         (process,) = program.processes
@@ -120,9 +120,21 @@ def running(program: Program, script: str, section: Mapping[str, object]) -> dic
 
 
 def _programs(program: Program, script: str) -> str:
-    """The start-up script, after what tells several nodes of each other."""
+    """The start-up script, after what tells several nodes of each other, and what gives the
+    buckets, which Vertex AI mounts under /gcs, their declared paths.
+    """
     peers = shell.program(__file__, "peers") if program.rendezvous else ""
-    return f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{peers}{script}"  # noqa: S108 - a container's own
+    links = (
+        shell.program(
+            __file__,
+            "links",
+            mount_paths=[mount.path.rstrip("/") for mount in program.mounts],
+            mount_targets=[f"/gcs/{mount.bucket}/{mount.prefix}" for mount in program.mounts],
+        )
+        if program.mounts
+        else ""
+    )
+    return f"{shell.assignments(GPUS_ROOT='/tmp/gpus')}{peers}{links}{script}"  # noqa: S108 - a container's own
 
 
 def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:

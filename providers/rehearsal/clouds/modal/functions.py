@@ -220,6 +220,7 @@ class FunctionService:
         if not self.state.has_image(first.image_id):
             raise GRPCError(Status.NOT_FOUND, f"Image {first.image_id!r} not found")
         check_regions(first.scheduler_placement.regions)
+        check_buckets(first.cloud_bucket_mounts)
         web = first.webhook_config.type != api.WEBHOOK_TYPE_UNSPECIFIED
         given = first.autoscaler_settings
         scale = {
@@ -388,6 +389,19 @@ def check_regions(names: Any) -> None:
     """Raises GRPCError for a region that Modal's page does not have."""
     if unknown := [name for name in names if name not in REGIONS]:
         raise GRPCError(Status.INVALID_ARGUMENT, f"Unknown region {unknown[0]!r}")
+
+
+def check_buckets(mounts: Any) -> None:
+    """Raises GRPCError for a bucket that could not be mounted as asked (modal.com,
+    "modal.CloudBucketMount", 2026-11).
+    """
+    for mount in mounts:
+        if not mount.bucket_name or not mount.mount_path.startswith("/"):
+            raise GRPCError(Status.INVALID_ARGUMENT, "a bucket mount needs a bucket and a path")
+        if mount.key_prefix and not mount.key_prefix.endswith("/"):
+            raise GRPCError(Status.INVALID_ARGUMENT, "key_prefix must end in a '/'")
+        if mount.requester_pays and not mount.credentials_secret_id:
+            raise GRPCError(Status.INVALID_ARGUMENT, "Requester Pays needs credentials")
 
 
 def gpu_of(config: Any) -> tuple[str, bool]:

@@ -18,7 +18,12 @@ from modal_proto import api_grpc
 from modal_proto import api_pb2 as api
 
 from providers.rehearsal.clouds.modal.deployed_rows import summary
-from providers.rehearsal.clouds.modal.functions import FunctionService, check_regions, gpu_of
+from providers.rehearsal.clouds.modal.functions import (
+    FunctionService,
+    check_buckets,
+    check_regions,
+    gpu_of,
+)
 from providers.rehearsal.clouds.modal.gpus import ANYWHERE, PROVIDER, machine_type, text_of
 from providers.rehearsal.clouds.modal.state import TERMINATED, Sandbox, State, new_id
 
@@ -139,6 +144,7 @@ class Service:
             raise GRPCError(Status.NOT_FOUND, f"Image {wanted.image_id!r} not found")
         name, exact = gpu_of(wanted.resources.gpu_config)
         check_regions(wanted.scheduler_placement.regions)
+        check_buckets(wanted.cloud_bucket_mounts)
         if not 1 <= wanted.timeout_secs <= MAX_TIMEOUT_S:
             raise GRPCError(
                 Status.INVALID_ARGUMENT, f"timeout must be between 1 and {MAX_TIMEOUT_S} seconds"

@@ -1,0 +1,89 @@
+#!/bin/bash
+# The part of start.sh that makes buckets folders of this machine.
+#
+# gcsfuse: its package source and key, --implicit-dirs, --only-dir, -o ro, -o allow_other,
+# --dir-mode and --file-mode are from "Install Cloud Storage FUSE" and "gcsfuse CLI" (Google,
+# 2026-11). It logs in as the machine's service account.
+# mount-s3: its packages, --prefix (which ends in /), --read-only, --allow-delete,
+# --allow-overwrite, --allow-other, --dir-mode and --file-mode are from "Installing Mountpoint" and
+# "Configuring Mountpoint" (Amazon, 2026-11). It logs in by AWS_ACCESS_KEY_ID or as the instance's
+# profile.
+# Both fail at once where the bucket is not there or the account may not list it.
+declare -a mount_paths mount_sources mount_modes
+
+install_gcsfuse() {
+  keyring=/usr/share/keyrings/cloud.google.asc
+  packages=https://packages.cloud.google.com/apt
+  # shellcheck source=/dev/null
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  curl -fsSL "$packages/doc/apt-key.gpg" -o "$keyring" &&
+    echo "deb [signed-by=$keyring] $packages gcsfuse-$codename main" \
+      >/etc/apt/sources.list.d/gcsfuse.list &&
+    apt-get update -q && apt-get install -qy gcsfuse
+}
+
+install_mount_s3() {
+  machine=$(uname -m)
+  [ "$machine" != aarch64 ] || machine=arm64
+  package=/tmp/mount-s3.deb
+  curl -fsSL "https://s3.amazonaws.com/mountpoint-s3-release/latest/$machine/mount-s3.deb" \
+    -o "$package" && apt-get update -q && apt-get install -qy "$package"
+}
+
+# mount_tool NAME INSTALL
+mount_tool() {
+  command -v "$1" >/dev/null || tries "$2" || {
+    say setup-failed 1 "$1 is not there and could not be installed, see the log"
+    exit 1
+  }
+}
+
+# bucket_mounted PATH SOURCE MODE
+bucket_mounted() {
+  bucket=${2#*://}
+  prefix=${bucket#"${bucket%%/*}"}
+  bucket=${bucket%%/*} prefix=${prefix#/}
+  prefix=${prefix%/}
+  modes=()
+  [ "$3" = ro ] || modes=(--dir-mode 777 --file-mode 666)
+  case "$2" in
+    gs://*)
+      gcsfuse --implicit-dirs -o allow_other ${modes[@]+"${modes[@]}"} \
+        ${prefix:+--only-dir "$prefix"} -o "$3" "$bucket" "$1"
+      ;;
+    *)
+      if [ "$3" = ro ]; then modes=(--read-only); else modes+=(--allow-delete --allow-overwrite); fi
+      mount-s3 --allow-other "${modes[@]}" ${prefix:+--prefix "$prefix/"} \
+        ${GPUS_S3_ENDPOINT:+--endpoint-url "$GPUS_S3_ENDPOINT"} "$bucket" "$1"
+      ;;
+  esac
+}
+
+# What another program of this machine had mounted is not what is declared now.
+unmount_buckets() {
+  [ -r "$GPUS_ROOT/mounted" ] || return 0
+  while read -r path; do
+    ! grep -qF " $path " /proc/self/mounts || umount "$path" || umount -l "$path"
+  done <"$GPUS_ROOT/mounted"
+  rm "$GPUS_ROOT/mounted"
+}
+
+mount_buckets() {
+  export DEBIAN_FRONTEND=noninteractive
+  logged unmount_buckets
+  for index in "${!mount_paths[@]}"; do
+    path=${mount_paths[index]} from=${mount_sources[index]} mode=${mount_modes[index]}
+    case "$from" in
+      gs://*) mount_tool gcsfuse install_gcsfuse ;;
+      *) mount_tool mount-s3 install_mount_s3 ;;
+    esac
+    mkdir -p "$path" && echo "$path" >>"$GPUS_ROOT/mounted"
+    if ! tries bucket_mounted "$path" "$from" "$mode"; then
+      what="read"
+      [ "$mode" = ro ] || what="read and write"
+      say setup-wrong 1 "$from could not be mounted at $path: is it there, and may this machine" \
+        "$what it? see the log"
+      exit 1
+    fi
+  done
+}
