@@ -283,7 +283,7 @@ def _mounted_aside(work: TypedWorkload, lines: list[str]) -> TypedWorkload:
     """
     aside = {
         path: mount.model_copy(update={"source": _aside(mount.source, f"mounts.{path}")})
-        for path, mount in work.mounted.items()
+        for path, mount in work.mounts.items()
         if mount.mode == "rw"
     }
     lines.extend(

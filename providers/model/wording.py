@@ -22,7 +22,7 @@ def path_of(location: tuple[Any, ...]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         elif str(part) not in _UNION_TAGS and re.fullmatch(
-            r"[A-Za-z_][A-Za-z0-9_.~/-]*", str(part)
+            r"[A-Za-z_/][A-Za-z0-9_.~/-]*", str(part)
         ):
             text += f".{part}" if text else str(part)
     return text

@@ -121,7 +121,7 @@ def _files(workload: Workload, faults: _Faults) -> None:
 
 
 def _mounts(workload: Workload, faults: _Faults) -> None:
-    mounted = workload.mounted
+    mounted = workload.mounts
     if len(mounted) > MOUNTS_MAX:
         faults.add("mounts", f"at most {MOUNTS_MAX}", len(mounted))
     for path, mount in mounted.items():

@@ -96,6 +96,11 @@ class Mount(_Part):
     mode: Literal["ro", "rw"] = "ro"
 
 
+def _mount(value: object) -> object:
+    """A bucket's URL stands for a mount of it."""
+    return {"source": value} if isinstance(value, str) else value
+
+
 class Train(_Part):
     """For time and cost in the plan: tokens and method, or hours measured on one GPU of a type."""
 
@@ -141,7 +146,7 @@ class Workload(Program):
     image: str = ""
     setup: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
-    mounts: Mapping[str, str | Mount] = {}
+    mounts: Mapping[str, Annotated[Mount, BeforeValidator(_mount)]] = {}
     checkpoint: Checkpoint | None = None
     resume: str = ""
     on_done: Literal["release", "keep"] = "release"
@@ -167,17 +172,9 @@ class Workload(Program):
             training=None if trained is None else _training(trained),
             mounts=tuple(
                 MountRecord(path, each.source, each.mode == "rw")
-                for path, each in sorted(self.mounted.items())
+                for path, each in sorted(self.mounts.items())
             ),
         )
-
-    @property
-    def mounted(self) -> dict[str, Mount]:
-        """The mounts by their path, each in its long form."""
-        return {
-            path: Mount(source=each) if isinstance(each, str) else each
-            for path, each in self.mounts.items()
-        }
 
 
 def amount(text: str) -> float | None:

@@ -98,12 +98,9 @@ run_in_container() {
   done
   [ -z "$kept" ] || gpus_command+=(-v "$kept:$kept")
   gpus_command+=(${models[@]+"${models[@]}"})
-  # A bucket that is mounted anew outside, after its tool ended, is mounted anew inside too.
   for entry in "${!mount_paths[@]}"; do
-    path=${mount_paths[entry]} mode=${mount_modes[entry]}
-    bind="type=bind,source=$path,target=$path,bind-propagation=rslave"
-    [ "$mode" = rw ] || bind="$bind,readonly"
-    gpus_command+=(--mount "$bind")
+    path=${mount_paths[entry]}
+    gpus_command+=(-v "$path:$path:${mount_modes[entry]}")
   done
   for pair in ${own[@]+"${own[@]}"}; do gpus_command+=(-e "${pair%%=*}"); done
   # The image's own ENTRYPOINT would take the line for its arguments.

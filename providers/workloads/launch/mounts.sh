@@ -8,7 +8,9 @@
 # --allow-overwrite, --allow-other, --dir-mode and --file-mode are from "Installing Mountpoint" and
 # "Configuring Mountpoint" (Amazon, 2026-11). It logs in by AWS_ACCESS_KEY_ID or as the instance's
 # profile.
-# Both fail at once where the bucket is not there or the account may not list it.
+# Both fail at once where the bucket is not there or the account may not list it, and go to the
+# background. They end when start.sh unmounts: a unit of systemd with KillMode=mixed would kill what
+# it leaves behind, before it has written all.
 declare -a mount_paths mount_sources mount_modes
 
 install_gcsfuse() {
@@ -59,18 +61,8 @@ bucket_mounted() {
   esac
 }
 
-# What another program of this machine had mounted is not what is declared now.
-unmount_buckets() {
-  [ -r "$GPUS_ROOT/mounted" ] || return 0
-  while read -r path; do
-    ! grep -qF " $path " /proc/self/mounts || umount "$path" || umount -l "$path"
-  done <"$GPUS_ROOT/mounted"
-  rm "$GPUS_ROOT/mounted"
-}
-
 mount_buckets() {
   export DEBIAN_FRONTEND=noninteractive
-  logged unmount_buckets
   for index in "${!mount_paths[@]}"; do
     path=${mount_paths[index]} from=${mount_sources[index]} mode=${mount_modes[index]}
     case "$from" in

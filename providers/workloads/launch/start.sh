@@ -118,6 +118,10 @@ take_over
 # shellcheck source=/dev/null
 [ ! -r "$secrets" ] || { set -a; . "$secrets"; set +a; }
 trap 'stop_all; [ -z "$to" ] || save; exit 143' TERM INT
+if [ -z "$inside" ]; then
+  trap unmount_buckets EXIT
+  unmount_buckets
+fi
 say starting
 [ -z "$image" ] || install_docker
 # Where the files lie, so that a command names them as the declaration does. An image keeps its own

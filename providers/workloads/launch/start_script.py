@@ -115,6 +115,8 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
             "mount_paths": [],
             "mount_modes": [],
         }
+    if not inside:
+        parts.append("unmount")
     if mounts:
         parts.append("mounts")
         given |= {
