@@ -43,7 +43,7 @@ CORE = (
 CLOUD = re.compile(r"gcp|gcloud|google|modal|clore|\baws|\bec2\b|vertex", re.IGNORECASE)
 EXAMPLE = re.compile(r"(as in|such as) `?\{?gcp: ?(project|\{project)")
 NAMED = {
-    "planner/rules.py": "the names of S3's own keys, whoever sells the machine",
+    "model/workload.py": "the names of the keys of S3 and Cloud Storage, whoever sells the machine",
     "adhoc/ended.py": "the programs that copy from a gs:// and an s3:// bucket",
     "model/images.py": "the names of drivers that an image is built for",
     "model/secret.py": "how the keys of many services look, and an example",
