@@ -48,6 +48,7 @@ SERVERS = (
     ("busybox-static", "busybox"),
     ("openssh-server", "sshd"),
     ("rsync", "rsync"),
+    ("debootstrap", "debootstrap"),
 )
 """Debian's packages of the real servers and tools that tests start, and a program of each."""
 

@@ -321,9 +321,7 @@ class AsyncMachine:
 
     def _line(self, number: int) -> Line:
         node = self._node(number)
-        if isinstance(self._probe, StandInProbe):
-            return self._probe.line(node)
-        if not isinstance(self._probe, SshProbe):
+        if not isinstance(self._probe, SshProbe | StandInProbe):
             if self._barred:
                 raise GpusError(
                     f"{self.name}: wanted to log in from here, found that"

@@ -296,10 +296,14 @@ async def rent(
 ) -> AsyncMachine:
     """The machine, bought and verified; a rehearsal says that it is none."""
     if world.name == REHEARSAL:
+        from providers.rehearsal.nodes import mode
+        from providers.rehearsal.store import open_store
+
+        where = "a container" if mode.of(open_store()) == mode.DOCKER else "a local shell"
         world.report(
             "info",
-            f"{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in a"
-            f' local shell; world="{LIVE}" buys',
+            f"{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in"
+            f' {where}; world="{LIVE}" buys',
         )
     machine = await rentals.rent(world, spec, ssh_key, by_login=by_login)
     try:

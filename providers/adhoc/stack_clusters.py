@@ -8,6 +8,7 @@ Buys and deletes nothing: that is Pulumi's, so a release says which command ends
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adhoc.machine import AsyncMachine
@@ -312,9 +313,7 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
         )
     machine = _in_hand(world, one, record)
     way = machine.probe
-    if isinstance(way, StandInProbe) and not all(
-        (way.line(node).folder / "bin").is_dir() for node in record.machines
-    ):
+    if isinstance(way, StandInProbe) and not all(map(way.furnished, record.machines)):
         # Nobody has looked into it before: a look furnishes its stand-ins.
         for node in record.machines:
             await way(node, record)
@@ -413,8 +412,8 @@ def exit_code(status: str, why: str) -> tuple[int, str]:
 
 
 async def log(machine: AsyncMachine, number: int = 0) -> str:
-    """What a machine wrote while it started: as its cloud keeps it, else from the machine's own
-    journal over ssh. Raises GpusError.
+    """What a machine wrote: its workload's own output over ssh where both can be had; else what it
+    wrote while it started, as its cloud keeps it, or from its own journal. Raises GpusError.
     """
     record = machine.record
     if not 0 <= number < len(record.machines):
@@ -425,6 +424,10 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
     node = record.machines[number]
     adapter = await machine.adapter()
     if adapter.logs:
+        if works(record):
+            with suppress(GpusError):
+                if not machine.line(number).stand_in:
+                    return await _own_log(machine, number)
         return await machine.call(adapter.log, node.handle)
     if node.login and record.world == REHEARSAL:
         live = node.login.replace(node.handle.native_id, "JOB")
@@ -436,9 +439,14 @@ async def log(machine: AsyncMachine, number: int = 0) -> str:
         raise GpusError(
             f"{machine.name}: {record.provider} keeps the log itself; to see it: {node.login}"
         )
-    line = machine.line(number)
-    if line.stand_in:
+    if machine.line(number).stand_in:
         return f"{LABEL} {node.name}: nothing boots here"
+    return await _own_log(machine, number)
+
+
+async def _own_log(machine: AsyncMachine, number: int) -> str:
+    """What its workload wrote, without one its start-up, from the machine itself."""
+    record, line = machine.record, machine.line(number)
     code, output, errors = await finished(
         line.command(f"cat {ROOT}/log" if works(record) else _START_UP)
     )

@@ -377,7 +377,7 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
         text = f"{inherited(sorted(overlay.spec.secrets))}{text}"
     for process in made.processes:
         _say(f"{machine.name}: starts: {process.line}"[:400])
-    if machine.world == REHEARSAL:
+    if machine.world == REHEARSAL and machine.inner.line().stand_in:
         return portal().run(_played(machine.inner, made, text, command))
     code, errors = portal().run(
         begun_by(machine.inner.line(), CONTAINER_SCRIPT if inside else BOOT_SCRIPT, text)

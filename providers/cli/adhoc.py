@@ -283,7 +283,7 @@ def wait(options: argparse.Namespace) -> int:
 
 
 def logs(options: argparse.Namespace) -> int:
-    """Prints what a machine wrote while it started; 0, or 1 when there is nothing yet."""
+    """Prints what a workload or its machine wrote; 0, or 1 when there is nothing yet."""
     if options.lines < 0:
         raise SpecError([Problem("--lines", "how many lines, or 0 for all", str(options.lines))])
     past = _over(options.name, options)

@@ -145,7 +145,9 @@ def add_adhoc(commands: Any) -> None:
         help="put all of them into a file that ~/.ssh/config includes, instead of printing them",
     )
     logs = command(
-        "logs", "what a machine wrote while it started", "logs NAME [-s STACK] [--lines N]"
+        "logs",
+        "what a workload writes, else what the machine wrote",
+        "logs NAME [-s STACK] [--lines N]",
     )
     logs.add_argument("name")
     logs.add_argument(

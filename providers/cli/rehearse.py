@@ -30,7 +30,16 @@ from providers.home import JOURNAL_FILE, home, remedy
 from providers.model.ask import CAPACITIES
 from providers.model.duration import text as duration_text
 from providers.model.worlds import REHEARSAL
-from providers.rehearsal.scenario import ANY, FAULTS, JOB_FAILS, LATENCIES_S, NODE_LOOKS, NODE_WORK
+from providers.rehearsal.nodes import converge, mode
+from providers.rehearsal.scenario import (
+    ANY,
+    FAULTS,
+    JOB_FAILS,
+    LATENCIES_S,
+    NODE_LOOK,
+    NODE_LOOKS,
+    NODE_WORK,
+)
 from providers.rehearsal.store import AHEAD_MAX_S, open_store
 
 if TYPE_CHECKING:
@@ -49,6 +58,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         store = open_store()
         said = options.do(store, options) if options.do else ""
+        converge.converge(store)
         found = state(store) if options.json or not said else {}
     except sqlite3.Error as error:
         todo = remedy(error, f"move {home() / 'rehearsal.db'} away to begin anew")
@@ -155,6 +165,10 @@ def _parser() -> argparse.ArgumentParser:
         "from now on a machine's GPUs have nothing to do",
         name="a machine's name, or all",
     )
+    nodes = command("nodes", _nodes, "how machines run")
+    nodes.add_argument(
+        "kind", nargs="?", help="; ".join(f"{kind}: {text}" for kind, text in mode.MODES.items())
+    )
     command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
     reset = command("reset", _reset, "forget everything and begin again with the default scenario")
     reset.add_argument("--yes", action="store_true", help="also when machines exist")
@@ -243,6 +257,8 @@ def _fault(store: Store, options: argparse.Namespace) -> str:
     calls = cloud.methods() | {*NODE_LOOKS, NODE_WORK}
     if not any(fnmatchcase(name, options.method) for name in calls):
         known("method", options.method, calls, f"a call of {options.provider}, with * for any part")
+    if options.method in {NODE_LOOK, NODE_WORK} and mode.runs(store, options.provider):
+        raise wrong("method", "a call of the cloud's: machines really run here", options.method)
     if options.kind not in FAULTS:
         known("kind", options.kind, FAULTS, f"one of {', '.join(FAULTS)}")
     times = None if options.times == "always" else whole("times", options.times)
@@ -394,6 +410,24 @@ def _advance(store: Store, options: argparse.Namespace) -> str:
     return f"{duration_text(moved)} later: {clock_text(store)}"
 
 
+def _nodes(store: Store, options: argparse.Namespace) -> str:
+    if options.kind is None:
+        return f"{mode.of(store)}: {mode.MODES[mode.of(store)]}"
+    kind = known("kind", options.kind, mode.MODES, f"one of {', '.join(mode.MODES)}")
+    existing = [machine.name for cloud in clouds() for machine in console(cloud).running(store)]
+    if existing and kind != mode.of(store):
+        raise GpusError(
+            f"nodes: wanted no machine while this changes, found {len(existing)}"
+            f" ({', '.join(existing[:3])}); destroy them first, or: gpus rehearse reset --yes"
+        )
+    if kind == mode.DOCKER:
+        converge.begin(store)
+    else:
+        converge.end(store)
+    which = f", at {' and '.join(mode.clouds())}" if kind == mode.DOCKER else ""
+    return f"{kind}{which}: {mode.MODES[kind]}"
+
+
 def _reset(store: Store, options: argparse.Namespace) -> str:
     existing = [machine.name for cloud in clouds() for machine in console(cloud).running(store)]
     if existing and not options.yes:
@@ -401,6 +435,7 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
             f"reset: {len(existing)} of the machines here would vanish unseen"
             f" ({', '.join(existing[:3])}); destroy first, or add --yes"
         )
+    converge.end(store)
     store.reset()
     # What was sold out in the world that is forgotten says nothing about the new one.
     _forget(lambda journal: journal.unblock(REHEARSAL))

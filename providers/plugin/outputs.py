@@ -20,6 +20,7 @@ from providers.model.machine import Handle
 from providers.model.money import usd
 from providers.model.worlds import REHEARSAL
 from providers.plugin import properties
+from providers.rehearsal.nodes import mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -217,7 +218,9 @@ def _ssh(record: ClusterRecord, setup: Setup | None) -> str:
     line, _ = _login(record, setup)
     nodes = record.placement.nodes
     notes = [f"the first of {nodes}, see handles"] if nodes > 1 else []
-    notes += [_NOTHING_LISTENS] if record.world == REHEARSAL else []
+    if record.world == REHEARSAL:
+        here = mode.here(record.placement.provider)
+        notes += [f"gpus ssh {record.cluster}" if here else _NOTHING_LISTENS]
     return f"{line} # {'; '.join(notes)}" if line and notes else line
 
 

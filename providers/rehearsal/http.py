@@ -15,6 +15,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.rehearsal.nodes.converge import converge
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
@@ -180,6 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         payload = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         reply = self.server.loopback.answer(self.command, self.path, self.headers, payload)
+        converge(self.server.loopback.store)
         if reply.content is None:
             self.close_connection = True
             return

@@ -20,6 +20,7 @@ from providers.catalog import names
 from providers.home import private, private_folder
 from providers.model import shell
 from providers.model.workload import ROOT
+from providers.rehearsal.nodes import mode
 from providers.rehearsal.scenario import NODE_LOOK
 from providers.remote import driver
 from providers.remote.line import LocalCommand
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from providers.model.machine import Node
     from providers.model.placement import Placement
     from providers.rehearsal.store import Store
+    from providers.remote.line import Line
     from providers.remote.probe import Ordered
+    from providers.remote.ssh import SshProbe
 
 LABEL = "rehearsal stand-in"
 BUSY_FILE = ".gpus-busy"
@@ -46,6 +49,28 @@ _ROUNDS = 5
 _WRONG = "wrong-gpus.json"
 _OTHERS = (("Tesla T4", 15_360), ("Tesla P4", 7_680))
 """(name, MiB) as nvidia-smi lists them: another card than the one that was ordered."""
+
+
+def nvidia_smi(name: str, mib: int, count: int, busy_file: str, *, answers: bool = True) -> str:
+    """An `nvidia-smi` of `count` GPUs of that name with `mib` MiB each; how busy they are stands in
+    a file.
+    """
+    return shell.program(
+        __file__,
+        "nvidia_smi",
+        label=LABEL,
+        name=name,
+        mib=mib,
+        count=count,
+        busy_file=busy_file,
+        answers="yes" if answers else "",
+        no_driver=_NO_DRIVER,
+    )
+
+
+def shown(gpu: str) -> tuple[str, int]:
+    """(name, MiB) of a GPU of this type as a rehearsal's driver reports it."""
+    return f"{gpu} ({LABEL})", round((names.nominal_memory_gib(gpu) or 0) * 1024)
 
 
 class StandIn(NamedTuple):
@@ -113,18 +138,8 @@ class StandIn(NamedTuple):
         """
         tools = self.folder / "bin"
         private_folder(tools)
-        smi = shell.program(
-            __file__,
-            "nvidia_smi",
-            label=LABEL,
-            name=name,
-            mib=mib,
-            count=count,
-            busy_file=BUSY_FILE,
-            answers="yes" if driver_answers else "",
-            no_driver=_NO_DRIVER,
-        )
-        self._tool(tools / "nvidia-smi", smi)
+        busy = str(self.folder / BUSY_FILE)
+        self._tool(tools / "nvidia-smi", nvidia_smi(name, mib, count, busy, answers=driver_answers))
         self._tool(tools / "sudo", shell.program(__file__, "sudo"))
         self._tool(
             tools / "hostname",
@@ -156,14 +171,27 @@ class StandIn(NamedTuple):
 
 class StandInProbe(NamedTuple):
     """Looks at the stand-in of a machine as a probe looks at a real one: through its line, at what
-    its nvidia-smi says.
+    its nvidia-smi says. Where the rehearsal's machines are containers, `ssh` does it.
     """
 
     folder: Path
     store: Store
+    ssh: SshProbe | None = None
 
-    def line(self, node: Node) -> StandIn:
-        """The line to a machine's stand-in."""
+    def line(self, node: Node) -> Line | None:
+        """The line to a machine's stand-in; None for a container that has no address yet."""
+        ssh = self._ssh(node)
+        return self.stand_in(node) if ssh is None else ssh.line(node)
+
+    def furnished(self, node: Node) -> bool:
+        """Whether its line leads anywhere: somebody has looked at it, or it really runs."""
+        return self._ssh(node) is not None or (self.stand_in(node).folder / "bin").is_dir()
+
+    def _ssh(self, node: Node) -> SshProbe | None:
+        return self.ssh if mode.runs(self.store, node.handle.provider) else None
+
+    def stand_in(self, node: Node) -> StandIn:
+        """The line to the stand-in of a played machine."""
         return StandIn(
             self.folder / node.name,
             node.name,
@@ -172,19 +200,24 @@ class StandInProbe(NamedTuple):
 
     def play(self, node: Node) -> None:
         """Writes down how busy the machine's GPUs are now, by the rehearsal's scenario."""
-        folder = self.line(node).folder
+        if self._ssh(node) is not None:
+            return
+        folder = self.stand_in(node).folder
         private_folder(folder)
         private(folder / BUSY_FILE).write_text(
             f"{IDLE if self.store.is_idle(node.name) else BUSY}\n", encoding="utf-8"
         )
 
     async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
+        if (ssh := self._ssh(node)) is not None:
+            refused = mode.refused(self.store)
+            return ProbeResult(CLOSED, refused) if refused else await ssh(node, placed)
         fault = self.store.take_fault(
             node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,)
         )
         if fault is not None and fault.kind == "port-closed":
             return ProbeResult(CLOSED, f"planned by the rehearsal's scenario, on {node.name}")
-        line = self.line(node)
+        line = self.stand_in(node)
         status = line.folder / "start-up"
         status.unlink(missing_ok=True)
         if fault is not None and fault.kind == "start-up-failed":
@@ -258,11 +291,7 @@ def _shown(wrong: Mapping[str, object] | None, placed: Placement) -> tuple[str, 
     """(name, MiB, count) that the stand-in's driver reports: what was ordered, or what is planned
     instead (one fewer, where nothing else is said).
     """
-    name, mib, count = (
-        f"{placed.gpu_type} ({LABEL})",
-        round((names.nominal_memory_gib(placed.gpu_type) or 0) * 1024),
-        placed.gpu_count,
-    )
+    name, mib, count = (*shown(placed.gpu_type), placed.gpu_count)
     if wrong is not None and not wrong:
         if count > 1:
             count -= 1

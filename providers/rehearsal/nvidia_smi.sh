@@ -11,7 +11,7 @@ each() { # command: once for each GPU, with its number
 }
 named() { echo "$name, $mib MiB"; }
 used() { echo "$1, $name, 0, $mib"; }
-busy() { cat "$HOME/$busy_file" || exit "$no_driver"; }
+busy() { cat "$busy_file" || exit "$no_driver"; }
 case "$*" in
   *--query-gpu=name,memory.total*) each named ;;
   *--query-gpu=index,name,memory.used,memory.total*) each used ;;

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.catalog import names
 from providers.catalog.hardware import DTYPES, hardware
+from providers.errors import GpusError
 from providers.home import private, private_folder
 from providers.rehearsal.node import LABEL
 from providers.rehearsal.scenario import NODE_ACCEPT, RELABELLED
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.model.machine import Node
-    from providers.rehearsal.node import StandIn, StandInProbe
+    from providers.rehearsal.node import StandInProbe
 
 _KEPT = "measured-as.json"
 _TCP_GB_S = 1.2
@@ -33,13 +34,15 @@ _CARDS = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
 async def answer(probe: StandInProbe, node: Node, mode: str) -> Mapping[str, Any]:
     """What a machine would print, as `acceptance` reads it. Asks the store; runs a program here."""
     line = probe.line(node)
+    if line is None:
+        raise GpusError(f"{node.name}: wanted a way to log in and measure it, found none")
     _, output, _ = await finished(line.command(_CARDS))
     cards = [card.rpartition(",") for card in output.splitlines() if "," in card]
     shown = [
         (name.removesuffix(f" ({LABEL})"), float(mib.strip().removesuffix(" MiB")))
         for name, _, mib in cards
     ]
-    truth = _truth(probe, node, line)
+    truth = _truth(probe, node)
     speeds = [_speeds(str(truth.get("name", name))) for name, _ in shown]
     return {
         "schema": 1,
@@ -57,11 +60,11 @@ async def answer(probe: StandInProbe, node: Node, mode: str) -> Mapping[str, Any
     }
 
 
-def _truth(probe: StandInProbe, node: Node, line: StandIn) -> Mapping[str, Any]:
+def _truth(probe: StandInProbe, node: Node) -> Mapping[str, Any]:
     """What is not as it seems, where the scenario says so: from then on, a machine does not change
     by being measured.
     """
-    kept = line.folder / "bin" / _KEPT
+    kept = probe.stand_in(node).folder / "bin" / _KEPT
     known: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     fault = probe.store.take_fault(
         node.handle.provider, NODE_ACCEPT, (node.region, node.zone), (node.machine_type,)

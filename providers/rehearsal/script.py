@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.model.workload import CONSOLE as WORD
 from providers.model.workload import FAILED, READY, SUCCEEDED
+from providers.rehearsal.nodes import mode
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -87,10 +88,14 @@ def told(
     return [] if work is None else words(work, max(up, since), until, job_s, code)
 
 
-def over(work: Work, up: float, job_s: float) -> float | None:
-    """When the machine ends itself; None if it does not."""
-    return (
-        up + BOOT_S + (SETUP_S if work.setup else 0.0) + job_s + 1.0
-        if work.job and work.releases
-        else None
-    )
+def over(store: Store, provider: str, given: str, up: float | None) -> float | None:
+    """When a machine of this provider that was given this and is up since then ends itself once its
+    job is done; None if it does not, or if machines really run: then it says so itself.
+    """
+    work = find(given)
+    if work is None or up is None or not (work.job and work.releases):
+        return None
+    if mode.runs(store, provider):
+        return None
+    job_s = store.latency(provider, "job")
+    return up + BOOT_S + (SETUP_S if work.setup else 0.0) + job_s + 1.0

@@ -50,12 +50,7 @@ class Store(Database):
 
     def offset(self) -> float:
         """Seconds that the world is ahead of real time."""
-        row = (
-            self.connection()
-            .execute("SELECT value FROM meta WHERE key = 'clock_offset_s'")
-            .fetchone()
-        )
-        return float(row[0]) if row else 0.0
+        return float(self.value("clock_offset_s") or 0.0)
 
     def now(self) -> float:
         """The world's moment, in seconds since the epoch."""
@@ -272,30 +267,31 @@ class Store(Database):
                 return fault
         return None
 
+    def set_value(self, key: str, text: str) -> None:
+        """Writes one word of the store's own, under a name."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
+
+    def value(self, key: str) -> str:
+        """What was written under a name; empty for nothing."""
+        row = self.connection().execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row is not None else ""
+
     def set_work(self, machine: str, script: str) -> None:
         """What a machine runs from now on, as if it had been written there by login. `machine` is
         its native id.
         """
         import json
 
-        with self.transaction() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO meta VALUES (?, ?)",
-                (f"work {machine}", json.dumps([self.now(), script])),
-            )
+        self.set_value(f"work {machine}", json.dumps([self.now(), script]))
 
     def work(self, machine: str) -> tuple[float, str] | None:
         """(since when, script) of what was written there by login; None for nothing."""
         import json
 
-        row = (
-            self.connection()
-            .execute("SELECT value FROM meta WHERE key = ?", (f"work {machine}",))
-            .fetchone()
-        )
-        if row is None:
+        if not (kept := self.value(f"work {machine}")):
             return None
-        since, script = json.loads(row[0])
+        since, script = json.loads(kept)
         return float(since), str(script)
 
     def exit_code(self, provider: str, place: str, machine_type: str) -> int:
@@ -358,21 +354,13 @@ class Store(Database):
 
     def go_idle(self, name: str) -> None:
         """From now on the GPUs of the machine of this name have nothing to do."""
-        with self.transaction() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"idle:{name}", repr(self.now()))
-            )
+        self.set_value(f"idle:{name}", repr(self.now()))
 
     def is_idle(self, name: str) -> bool:
         """Whether the GPUs of the machine of this name have nothing to do; they are busy until
         somebody says otherwise.
         """
-        return (
-            self.connection()
-            .execute("SELECT 1 FROM meta WHERE key = ?", (f"idle:{name}",))
-            .fetchone()
-            is not None
-        )
+        return self.value(f"idle:{name}") != ""
 
     def reset(self) -> None:
         """Forgets everything, machines and log included, and begins again with the default scenario

@@ -26,7 +26,7 @@ def token_output(name: str) -> str:
 
 
 def tried_by(
-    provider: str, urls: Sequence[str], shown: str = "", login: str = "", *, rehearsed: bool = False
+    provider: str, urls: Sequence[str], shown: str = "", login: str = "", *, played: bool = False
 ) -> str:
     """The line that tries a service with a token; `shown` is the command that shows it, `login` the
     one that logs in there, which can also carry the service's port here, encrypted. Without quotes,
@@ -51,7 +51,7 @@ def tried_by(
                 else ""
             )
         )
-    notes += ["a rehearsal: nothing listens there"] if rehearsed else []
+    notes += ["a rehearsal: nothing listens there"] if played else []
     key = passed or f"--oauth2-bearer $({shown})"
     return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
 
@@ -68,7 +68,9 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
     shown = f"pulumi stack output {token_output} -s {pulumi.get_stack()} --show-secrets"
     login = f"gpus ssh {token_output.removesuffix(TOKEN_OUTPUT)} -s {pulumi.get_stack()}"
     tried = pulumi.Output.all(cluster.provider, cluster.endpoints, cluster.world).apply(
-        lambda part: tried_by(part[0], part[1] or (), shown, login, rehearsed=part[2] == REHEARSAL)
+        lambda part: tried_by(
+            part[0], part[1] or (), shown, login, played=_played(part[2], part[0])
+        )
     )
     return {
         "status": cluster.status,
@@ -84,6 +86,13 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
         "endpoints": cluster.endpoints,
         **({"try": tried} if token_output else {}),
     }
+
+
+def _played(world: str, provider: str) -> bool:
+    """Whether nothing of a machine of this provider runs."""
+    from providers.rehearsal.nodes import mode
+
+    return world == REHEARSAL and not mode.here(provider)
 
 
 def _gpu(gpu_type: str, gpu_count: float | None, nodes: float | None, capacity: str) -> str:

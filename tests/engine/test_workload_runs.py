@@ -40,7 +40,7 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None
     assert isinstance(looker, StandInProbe)
     order = lab.world.journal.orders("rehearsal", "owner1")[0].order
     for rank, node in enumerate(record.machines):
-        line = looker.line(node)
+        line = looker.stand_in(node)
         peers = line.path(f"{ROOT}/peers")
         assert Path(peers).read_text().split() == [each.internal_ip for each in record.machines]
         told = 'echo "$GPUS_NODE_RANK of $GPUS_NODES, $GPUS_LEADER, $GPUS_ADDRESS, $*"'
@@ -72,7 +72,7 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig) -> None:
     record = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
     looker = access.key_probe(lab.world, "owner1", "t")
     assert isinstance(looker, StandInProbe)
-    line = looker.line(record.machines[0])
+    line = looker.stand_in(record.machines[0])
     token = keys.token("rehearsal", "owner1", "t")
     assert Path(line.path(f"{ROOT}/token")).read_text() == token
     assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(

@@ -193,7 +193,7 @@ def test_the_line_that_tries_a_service_works_as_it_is_shown(tmp_path) -> None:
     """
     from providers.resources.exports import tried_by
 
-    line = tried_by("gcp", ["http://x:1"], "echo gpus-abc", rehearsed=True)
+    line = tried_by("gcp", ["http://x:1"], "echo gpus-abc", played=True)
     assert '"' not in line and "TOKEN" not in line
     (tmp_path / "curl").write_text('#!/bin/sh\necho "$@"\n')
     (tmp_path / "curl").chmod(0o755)

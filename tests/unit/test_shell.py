@@ -22,6 +22,7 @@ from providers.adhoc import trial
 from providers.model import shell
 from providers.model.machine import Setup
 from providers.model.workload import Checkpoint, Process, Program, Task, Workload, packed
+from providers.rehearsal.nodes import image
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 from tests.present import present
@@ -127,9 +128,13 @@ def test_a_program_that_was_not_filled_does_nothing(path) -> None:
 
 
 def test_programs_are_part_of_the_package() -> None:
-    """Each lies in a folder that is a package, and the build takes files of that name along."""
+    """Each lies in a folder that is a package, or is part of the rehearsal machines' image; the
+    build takes files of that name along.
+    """
     assert len(PROGRAMS) > 10
-    assert all((path.parent / "__init__.py").exists() for path in PROGRAMS)
+    assert all(
+        (path.parent / "__init__.py").exists() or path.parent == image.CONTEXT for path in PROGRAMS
+    )
     built = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["setuptools"][
         "package-data"
     ]["providers"]

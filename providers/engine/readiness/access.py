@@ -41,14 +41,13 @@ OWN_HINT = "`ready: running` is for images in which no shell can be run"
 def key_probe(
     world: World, owner: str, cluster: str, *, pinned: bool = False
 ) -> SshProbe | StandInProbe | None:
-    """What leads into a cluster's machines by the key that is kept here; None without one. A
-    rehearsal's need none. Reads the cluster's folder.
+    """What leads into a cluster's machines by the key that is kept here; None without one. Played
+    machines need none. Reads the cluster's folder.
     """
-    if world.name == REHEARSAL:
-        place = ClusterKeys(folder(world.name, owner, cluster), None)
-        return probe(world, None, place.known_hosts, place.nodes)
     way = opened(world.name, owner, cluster)
-    if way is None or way.key is None:
+    if world.name == REHEARSAL:
+        way = way or ClusterKeys(folder(world.name, owner, cluster), None)
+    elif way is None or way.key is None:
         return None
     return probe(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
 
@@ -68,10 +67,6 @@ def probe(
     `account` is that of machines that are there already; without it they will be in that of the
     settings.
     """
-    if world.name == REHEARSAL:
-        from providers.rehearsal.store import open_store
-
-        return StandInProbe(nodes, open_store())
     mapped = frozenset(
         name for name, manifest in world.manifests.items() if manifest.capabilities.maps_ports
     )
@@ -80,7 +75,12 @@ def probe(
         for name, manifest in world.manifests.items()
         if manifest.console.program is not None
     }
-    return SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
+    ssh = SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
+    if world.name == REHEARSAL:
+        from providers.rehearsal.store import open_store
+
+        return StandInProbe(nodes, open_store(), ssh)
+    return ssh
 
 
 async def equipped(world: World, spec: ClusterSpec) -> ClusterSpec:

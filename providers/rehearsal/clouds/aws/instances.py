@@ -11,8 +11,16 @@ from providers.rehearsal.clouds.aws import (
     launch,
     places,
 )
-from providers.rehearsal.clouds.aws.state import ACCOUNT, FORGOTTEN, HOLDING, Instance, cut
+from providers.rehearsal.clouds.aws.state import (
+    ACCOUNT,
+    FORGOTTEN,
+    HOLDING,
+    PROVIDER,
+    Instance,
+    cut,
+)
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
+from providers.rehearsal.nodes import machine, mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +83,7 @@ def body(rows: Rows, item: Instance) -> Json:
         out["PrivateIpAddress"] = f"172.31.{item.id // 250 % 256}.{item.id % 250 + 4}"
         # EC2 gives no public address to a machine with several interfaces.
         if state in HOLDING and kept["interfaces"] == 1:
-            out["PublicIpAddress"] = f"203.0.113.{item.id % 250 + 4}"
+            out["PublicIpAddress"] = f"198.19.{item.id // 250 % 250}.{item.id % 250 + 4}"
     return out
 
 
@@ -113,8 +121,13 @@ def describe_instances(call: Call) -> Json:
 
 
 def console_output(call: Call) -> Json:
-    """What a machine wrote while it started: nothing boots here, and that is what it says."""
+    """What a machine wrote while it started. Of a played one that nothing boots, and its script's
+    course.
+    """
     (item,) = _named(call._replace(given={"InstanceIds": [call.given["InstanceId"]]}))
+    if mode.runs(call.rows.store, PROVIDER):
+        text = machine.console(call.rows.store, machine.key(PROVIDER, item.name))
+        return {"InstanceId": item.name, "Output": base64.b64encode(text.encode()).decode()}
     text = f"rehearsal stand-in {item.name}: nothing boots here\n"
     began = [at for at, state, _ in item.timeline if state == "running" and at <= call.rows.now]
     if began:

@@ -170,20 +170,17 @@ def make(
             "tokens_required": (spec.get("MetadataOptions") or {}).get("HttpTokens") == "required",
             "shutdown": spec.get("InstanceInitiatedShutdownBehavior", "stop"),
             "idle_s": idle.limit_s(given),
+            "user_data": given,
             # Of what it runs from its boot on, or of what is started there later.
             "exit_code": rows.store.exit_code(PROVIDER, launch.zone, launch.machine_type),
         }
         if ttl_s := user_data.ttl_s(given):
-            body |= {
-                "ends": up + ttl_s,
-                "user_data": given,
-                "limit_of": user_data.start_of(given),
-            }
+            body |= {"ends": up + ttl_s, "limit_of": user_data.start_of(given)}
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
         ends = [body["ends"]] if "ends" in body else []
-        if (work := script.find(given)) is not None:
+        if script.find(given) is not None:
             body["script"] = given
-            done = script.over(work, up, rows.latency("job"))
+            done = script.over(rows.store, PROVIDER, given, up)
             ends += [] if done is None else [done]
         if ends:
             timeline += _end_of_run(rows, min(ends), body["shutdown"])
@@ -219,10 +216,8 @@ def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
     timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
     end, behaviour = float(item.body.get("ends", 0)), item.body["shutdown"]
     ends = [max(end, up)] if end and (end > up or behaviour == "terminate") else []
-    if (work := script.find(str(item.body.get("script", "")))) is not None and (
-        done := script.over(work, up, rows.latency("job"))
-    ) is not None:
-        ends.append(done)
+    done = script.over(rows.store, PROVIDER, str(item.body.get("script", "")), up)
+    ends += [] if done is None else [done]
     if ends:
         timeline += _end_of_run(rows, min(ends), behaviour)
     later = item._replace(timeline=cut(item.timeline, rows.now, timeline))
@@ -242,14 +237,14 @@ def goes_idle(rows: Rows, item: Instance) -> float:
         return 0.0
     ended = [moment for moment, state, _ in item.timeline if moment > rows.now and state]
     if not ended or begin < ended[0]:
-        rows.write(
-            item._replace(
-                timeline=cut(
-                    item.timeline, rows.now, _end_of_run(rows, begin, item.body["shutdown"])
-                )
-            )
-        )
+        powers_off(rows, item, begin)
     return float(begin)
+
+
+def powers_off(rows: Rows, item: Instance, at: float) -> None:
+    """The machine shuts itself down then: stopped or terminated, as its launch said."""
+    end = _end_of_run(rows, at, item.body["shutdown"])
+    rows.write(item._replace(timeline=cut(item.timeline, rows.now, end)))
 
 
 def _end_of_run(rows: Rows, begin: float, behaviour: str) -> Timeline:

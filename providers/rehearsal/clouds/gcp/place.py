@@ -337,10 +337,7 @@ def _until_done(rows: Rows, body: Json, timeline: Timeline) -> Timeline:
         "",
     )
     up = next((at for at, status in timeline if status == "RUNNING"), None)
-    work = played.find(script)
-    end = (
-        played.over(work, up, rows.latency("job")) if work is not None and up is not None else None
-    )
+    end = played.over(rows.store, PROVIDER, script, up)
     if end is None or any(at <= end for at, status in timeline if status == "STOPPING"):
         return timeline
     return [entry for entry in timeline if entry[0] < end] + [

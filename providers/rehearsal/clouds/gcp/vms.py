@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from providers.model import idle
 from providers.rehearsal import script as played
 from providers.rehearsal.clouds.gcp import machines, place, wish
-from providers.rehearsal.clouds.gcp.state import GONE, HOLDING, Vm, cut, vm_number
+from providers.rehearsal.clouds.gcp.state import GONE, HOLDING, PROVIDER, Vm, cut, vm_number
 from providers.rehearsal.clouds.gcp.wire import (
     ROOT,
     Json,
@@ -19,6 +19,7 @@ from providers.rehearsal.clouds.gcp.wire import (
     quota_refusal,
     timestamp,
 )
+from providers.rehearsal.nodes import machine, mode
 
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.gcp.call import Call
@@ -279,10 +280,24 @@ def set_labels(call: Call) -> Json:
 
 
 def serial_port(call: Call) -> Json:
-    """What a machine wrote while it started: nothing boots here, so that is said, with the script
-    that it was given.
-    """
-    vm = named(call)
+    """What a machine wrote while it started."""
+    vm, store = named(call), call.rows.store
+    contents = (
+        machine.console(store, machine.key(PROVIDER, vm.id))
+        if mode.runs(store, PROVIDER)
+        else _played_console(call, vm)
+    )
+    return {
+        "kind": "compute#serialPortOutput",
+        "contents": contents,
+        "start": "0",
+        "next": str(len(contents)),
+        "selfLink": f"{vm.link()}/serialPort",
+    }
+
+
+def _played_console(call: Call, vm: Vm) -> str:
+    """That nothing boots, with the script that it was given, and that script's course."""
     script = next(
         (
             str(item.get("value", ""))
@@ -303,13 +318,7 @@ def serial_port(call: Call) -> Json:
         job_s, code = call.rows.latency("job"), int(vm.body.get("exit_code", 0))
         lines = played.told(call.rows.store, native, script, began[0], call.rows.now, job_s, code)
         contents += "".join(f"{line}\r\n" for _, line in lines)
-    return {
-        "kind": "compute#serialPortOutput",
-        "contents": contents,
-        "start": "0",
-        "next": str(len(contents)),
-        "selfLink": f"{vm.link()}/serialPort",
-    }
+    return contents
 
 
 def set_metadata(call: Call) -> Json:
@@ -379,9 +388,14 @@ def goes_idle(rows: Rows, vm: Vm) -> float:
     begin = rows.now + (limit_s := idle.limit_s(script))
     if not limit_s or vm.status(rows.now) != "RUNNING":
         return 0.0
-    if any(rows.now < moment <= begin for moment, _ in vm.timeline):
-        return float(begin)
-    end = place.ending(rows, begin, "STOP", "stop")
+    if not any(rows.now < moment <= begin for moment, _ in vm.timeline):
+        powers_off(rows, vm, begin)
+    return float(begin)
+
+
+def powers_off(rows: Rows, vm: Vm, at: float) -> None:
+    """The machine shuts itself down then; Google keeps it, stopped."""
+    end = place.ending(rows, at, "STOP", "stop")
     rows.drop_plans(vm.id)
     rows.write_vm(vm._replace(timeline=cut(vm.timeline, rows.now, end)))
     rows.add_operation(
@@ -393,8 +407,7 @@ def goes_idle(rows: Rows, vm: Vm) -> float:
             end[-1][0],
         ),
         target_id=vm_number(vm.id),
-        created=begin,
+        created=at,
         user="system",
         vm=vm.id,
     )
-    return float(begin)

@@ -1,0 +1,58 @@
+"""Google's rehearsed machines as containers: which are up, and what they are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.rehearsal.clouds.gcp import place, vms
+from providers.rehearsal.clouds.gcp.state import PROVIDER, SCHEMA, Rows
+from providers.rehearsal.nodes import machine
+from providers.rehearsal.nodes.machine import Booted
+
+if TYPE_CHECKING:
+    from providers.rehearsal.clouds.gcp.state import Vm
+    from providers.rehearsal.store import Store
+
+
+def booted(store: Store) -> tuple[Booted, ...]:
+    """The machines that run now."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        place.settle(rows)
+        return tuple(
+            _booted(store, rows, vm) for vm in rows.vms() if vm.status(rows.now) == "RUNNING"
+        )
+
+
+def powered_off(store: Store, name: str) -> None:
+    """The machine stopped itself: Google keeps it, terminated."""
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        for vm in rows.vms():
+            if machine.key(PROVIDER, vm.id) == name:
+                vms.powers_off(rows, vm, rows.now)
+
+
+def _booted(store: Store, rows: Rows, vm: Vm) -> Booted:
+    told = {
+        str(item.get("key")): str(item.get("value", "")) for item in vm.body["metadata"]["items"]
+    }
+    nic = vm.body["networkInterfaces"][0]
+    external = next((access.get("natIP", "") for access in nic.get("accessConfigs", ())), "")
+    return Booted(
+        machine.key(PROVIDER, vm.id),
+        vm.name,
+        external,
+        nic["networkIP"],
+        place.wish_of(vm).gpu,
+        int(vm.gpu_count),
+        max(at for at, status in vm.timeline if status == "RUNNING" and at <= rows.now),
+        tuple(line for line in told.get("ssh-keys", "").splitlines() if line.strip()),
+        told.get("startup-script", ""),
+        always=True,
+        metadata=tuple(
+            (f"/computeMetadata/v1/instance/attributes/{name}", text) for name, text in told.items()
+        ),
+        busy=not store.is_idle(vm.name),
+    )

@@ -1,0 +1,13 @@
+#!/bin/sh
+# The last step of the image: puts the files of this folder where they belong.
+set -eu
+cd /usr/lib/rehearsal
+chmod 755 ./*.sh
+mkdir -p /etc/rehearsal /etc/docker
+cp ./*.service ./*.socket /etc/systemd/system/
+cp daemon.json /etc/docker/daemon.json
+ln -s /usr/lib/rehearsal/docker.sh /usr/local/bin/docker
+ln -s /usr/lib/rehearsal/gpu_hook.sh /usr/bin/nvidia-container-runtime-hook
+ln -s /etc/rehearsal/nvidia-smi /usr/bin/nvidia-smi
+systemctl enable rehearsal-boot.service rehearsal-start-up.service rehearsal-metadata.socket
+systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer

@@ -1,0 +1,48 @@
+"""The `docker` program, as the rehearsal's machines use it. Owns its errors; DOCKER_HOST and the
+rest of the environment choose the daemon, as in any shell.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from providers.errors import GpusError, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LIMIT_S = 60.0
+
+
+class DockerError(GpusError):
+    """Docker is missing, does not answer, or refused a command."""
+
+
+def call(*words: str, given: bytes | None = None, limit_s: float = _LIMIT_S) -> str:
+    """What `docker WORDS` writes. Raises DockerError."""
+    try:
+        done = subprocess.run(
+            ["docker", *words], input=given, capture_output=True, check=False, timeout=limit_s
+        )
+    except FileNotFoundError:
+        raise DockerError(
+            "wanted Docker for the rehearsal's machines, found no `docker` on PATH; install it, or:"
+            " gpus rehearse nodes played"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise DockerError(
+            f"wanted an answer of `docker {words[0]}`, found none within {limit_s:.0f}s; see that"
+            " its daemon is well, or: gpus rehearse nodes played"
+        ) from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise DockerError(f"docker {words[0]} failed: {printable(lines[-1])[:300]}")
+    return done.stdout.decode(errors="replace").strip()
+
+
+def containers(label: str, shown: str) -> Mapping[str, str]:
+    """The value of `shown` (a label) -> the state, of all containers with this label."""
+    form = f'{{{{.Label "{shown}"}}}}\t{{{{.State}}}}'
+    found = call("ps", "--all", "--filter", f"label={label}", "--format", form)
+    return dict(line.split("\t", 1) for line in found.splitlines() if "\t" in line)
