@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-from providers.cli.output import NOTHING, OK, print_json, width
+from providers.cli.output import NOTHING, OK, cell, console, print_json
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
@@ -89,27 +88,25 @@ def _as_json(title: str, answer: Mapping[str, Any], verdict: Verdict) -> dict[st
 
 
 def _print(title: str, answer: Mapping[str, Any], verdict: Verdict) -> None:
-    """The table of one machine, and the verdict below it. Texts of the machine are no markup."""
+    """The table of one machine, and the verdict below it."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from providers.acceptance.reading import real, text
 
-    stand_in = text(answer, "stand_in")
-    table = Table(box=box.SIMPLE, pad_edge=False, title_justify="left")
+    table = Table(box=box.SIMPLE, pad_edge=False)
     for heading in ("", "found", "expected", ""):
         table.add_column(heading, overflow="fold")
     for check in verdict.checks:
         found = check.found or (check.why if check.state == "unknown" else "")
-        style = _STYLES[check.state]
         table.add_row(
-            Text(check.name), Text(found), Text(check.expected), Text(check.state, style=style)
+            cell(check.name),
+            cell(found),
+            cell(check.expected),
+            cell(check.state, _STYLES[check.state]),
         )
-    console = Console(file=sys.stdout, width=width(), highlight=False)
-    seconds = real(answer, "seconds")
+    screen, seconds, stand_in = console(), real(answer, "seconds"), text(answer, "stand_in")
     took = f" ({seconds:.0f} s)" if seconds is not None else ""
-    console.print(Text(f"{title}{took}{f': a {stand_in}' if stand_in else ''}"))
-    console.print(table)
-    console.print(Text(f"{title}: {verdict}"), soft_wrap=True)
+    screen.print(cell(f"{title}{took}{f': a {stand_in}' if stand_in else ''}"))
+    screen.print(table)
+    screen.print(cell(f"{title}: {verdict}"), soft_wrap=True)

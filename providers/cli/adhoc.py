@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from providers.adhoc import consent, ended, provision, stack_clusters, trial
 from providers.adhoc.sync import Machine, portal
 from providers.cli.options import settings_of
+from providers.cli.output import print_json
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
 from providers.model.screen import program
@@ -244,7 +245,7 @@ def doctor(options: argparse.Namespace) -> int:
     else:
         machine = one(options.name, options)
         line = machine.inner.line(options.node)
-        if line.stand_in:
+        if line.stand_in and not options.json:
             print(
                 f"{options.name}: a {LABEL}: no GPU is there, and its nvidia-smi reports what was"
                 f" ordered; {looks.LEFT_OUT}"
@@ -253,7 +254,10 @@ def doctor(options: argparse.Namespace) -> int:
         _, output, _ = portal().run(finished(line.command(f"exec sh -c {shlex.quote(script)}")))
         gpus = machine.inner.record.placement.gpu_count
         found = looks.judge(output, gpus, stand_in=line.stand_in)
-    print(looks.text(found))
+    if options.json:
+        print_json([each._asdict() for each in found])
+    else:
+        print(looks.text(found))
     return NOTHING if any(each.state == looks.BAD for each in found) else OK
 
 

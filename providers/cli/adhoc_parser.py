@@ -1,5 +1,5 @@
-"""The arguments of the ad hoc commands: run, cp, ssh, ssh-config, logs, wait, doctor, accept, ps,
-release.
+"""The arguments of the ad hoc commands: run, cp, ssh, ssh-config, logs, wait, doctor, accept, top,
+ps, release.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from providers.cli.options import add_spec, add_world
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Runs one ad hoc command; `command` are the words after `--`."""
-    from providers.cli import accept, ps, ssh_config
+    from providers.cli import accept, ps, ssh_config, top
     from providers.cli import adhoc as commands
 
     gc.enable()  # these may take hours
@@ -31,6 +31,7 @@ def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
         "logs": commands.logs,
         "ps": ps.ps,
         "ssh-config": ssh_config.ssh_config,
+        "top": top.top,
         "release": commands.release,
         "wait": commands.wait,
     }
@@ -162,6 +163,31 @@ def add_adhoc(commands: Any) -> None:
     )
     wait.add_argument("name", nargs="?", help="which (default: the one job there is)")
     wait.add_argument("--timeout", help="give up after this long (default: never)")
+    doctor, tested, shown = _add_looks(command)
+    for parser in (copy, login, logs, doctor):
+        parser.add_argument(
+            "--node", type=int, default=0, help="which machine of a cluster (default 0)"
+        )
+    listed = command(
+        "ps", "what runs, ad hoc and by stacks, whose it is, at what price", "ps [-s STACK]"
+    )
+    listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
+    for parser in (copy, login, hosts, logs, wait, doctor, tested, shown, listed):
+        parser.add_argument(
+            "-s",
+            "--stack",
+            metavar="STACK",
+            help="what this stack declares, instead of what is ad hoc",
+        )
+    command("release", "release what has this name, confirmed", "release NAME ...").add_argument(
+        "names", nargs="+", metavar="NAME"
+    )
+
+
+def _add_looks(
+    command: Callable[[str, str, str], argparse.ArgumentParser],
+) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser, argparse.ArgumentParser]:
+    """`doctor`, `accept` and `top`: what looks at the GPUs of machines."""
     doctor = command(
         "doctor", "what is wrong with a GPU machine, and what to do", "doctor [NAME [-s STACK]]"
     )
@@ -180,24 +206,22 @@ def add_adhoc(commands: Any) -> None:
     tested.add_argument("--json", action="store_true", help="JSON instead of a table")
     tested.add_argument("--node", type=int, help="only this machine of a cluster")
     tested.add_argument("--gpu", metavar="GPU", help="without NAME: what this machine should be")
-    for parser in (copy, login, logs, doctor):
-        parser.add_argument(
-            "--node", type=int, default=0, help="which machine of a cluster (default 0)"
-        )
-    listed = command(
-        "ps", "what runs, ad hoc and by stacks, whose it is, at what price", "ps [-s STACK]"
+    doctor.add_argument("--json", action="store_true", help="JSON instead of lines")
+    shown = command(
+        "top",
+        "what the GPUs of all machines do, live",
+        "top [NAME ... | -s STACK] [--interval 5s] [--once] [--json] [--serve PORT]",
     )
-    listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
-    for parser in (copy, login, hosts, logs, wait, doctor, tested, listed):
-        parser.add_argument(
-            "-s",
-            "--stack",
-            metavar="STACK",
-            help="what this stack declares, instead of what is ad hoc",
-        )
-    command("release", "release what has this name, confirmed", "release NAME ...").add_argument(
-        "names", nargs="+", metavar="NAME"
+    shown.add_argument("names", nargs="*", metavar="NAME", help="which (default: all that run)")
+    shown.add_argument("--interval", default="5s", help="how often to look (default 5s)")
+    shown.add_argument("--once", action="store_true", help="one look, then end")
+    shown.add_argument("--json", action="store_true", help="one look, as a JSON list")
+    shown.add_argument(
+        "--serve",
+        metavar="[ADDRESS:]PORT",
+        help="also answer Prometheus at /metrics there (address: 127.0.0.1)",
     )
+    return doctor, tested, shown
 
 
 def _taken(parser: argparse.ArgumentParser) -> None:

@@ -211,10 +211,8 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "hardware": add_hardware,
     "check": add_check,
     "sweep": _sweep_parser,
-    **dict.fromkeys(
-        ("run", "cp", "ssh", "ssh-config", "logs", "wait", "doctor", "accept", "ps", "release"),
-        add_adhoc,
-    ),
+    **dict.fromkeys(("run", "cp", "ssh", "ssh-config", "logs", "wait"), add_adhoc),
+    **dict.fromkeys(("doctor", "accept", "top", "ps", "release"), add_adhoc),
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,
     "size": _size_parser,

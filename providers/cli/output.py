@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from rich.console import Console
+    from rich.text import Text
+
 OK, NOTHING, WRONG, INTERRUPTED, CUT = 0, 1, 2, 130, 141
 
 
@@ -40,6 +43,26 @@ def width() -> int:
     import shutil
 
     return max(96, shutil.get_terminal_size((96, 24)).columns)
+
+
+def console() -> Console:
+    """What rich draws on: the terminal itself, where colours are not shown as escapes. So whatever
+    is drawn goes through `cell`.
+    """
+    from rich.console import Console
+
+    from providers.model.screen import program
+
+    return Console(file=program(sys.stdout)[0], width=width(), highlight=False)
+
+
+def cell(text: str, style: str = "") -> Text:
+    """A text for rich, harmless and no markup."""
+    from rich.text import Text
+
+    from providers.model.screen import screened
+
+    return Text(screened(text), style=style)
 
 
 def wrapped(head: str, text: str, further: str | None = None) -> list[str]:

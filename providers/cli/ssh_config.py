@@ -9,14 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.adhoc import provision, stack_clusters
-from providers.adhoc.sync import Machine, portal
-from providers.cli.adhoc import one
-from providers.cli.options import settings_of
+from providers.cli.machines import running, say
 from providers.cli.output import OK
 from providers.engine.record import HEALTHY
-from providers.engine.runtime.deadlines import looking, together
-from providers.errors import CloudError, GpusError, Problem, SpecError
+from providers.errors import GpusError, Problem, SpecError
 from providers.home import SSH_CONFIG_FILE, home
 from providers.remote import ssh_config as files
 from providers.remote.ssh import Ssh
@@ -26,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from providers.adhoc.machine import AsyncMachine
+    from providers.adhoc.sync import Machine
     from providers.model.machine import Node
 
 
@@ -52,7 +49,7 @@ def ssh_config(options: argparse.Namespace) -> int:
                 )
             ]
         )
-    machines = _machines(options)
+    machines = running(options)
     try:
         blocks = [line.entry(name) for name, line in _named(_entries(machines))]
     finally:
@@ -63,42 +60,10 @@ def ssh_config(options: argparse.Namespace) -> int:
         return OK
     file, config = home() / SSH_CONFIG_FILE, Path.home() / ".ssh" / "config"
     files.write(file, blocks)
-    _say(f"{file} has {len(blocks)} entries")
+    say(f"{file} has {len(blocks)} entries")
     if files.include(config, file):
-        _say(f"{config} includes it now, by a line at its top")
+        say(f"{config} includes it now, by a line at its top")
     return OK
-
-
-def _machines(options: argparse.Namespace) -> Sequence[Machine]:
-    if options.names:
-        return [one(name, options) for name in dict.fromkeys(options.names)]
-    adhoc = (
-        () if options.stack else provision.find(world=options.world, settings=settings_of(options))
-    )
-    known = [
-        each
-        for each in stack_clusters.known(options.world, options.stack or "")
-        if not each.is_over
-    ]
-
-    async def looked() -> list[AsyncMachine | None]:
-        with looking():
-            return await together(*(_reached(each) for each in known))
-
-    found = portal().run(looked()) if known else []
-    return [*adhoc, *(Machine(inner) for inner in found if inner is not None)]
-
-
-async def _reached(one: stack_clusters.Declared) -> AsyncMachine | None:
-    """A cluster as its cloud has it, else as the journal does: not known is not gone."""
-    try:
-        return await stack_clusters.reached(one)
-    except CloudError as error:
-        _say(f"{one.record.cluster}: as last seen, since its cloud does not tell: {error}")
-        return await stack_clusters.reached(one, look=False)
-    except GpusError as error:
-        _say(str(error))
-        return None
 
 
 def _entries(machines: Sequence[Machine]) -> Iterator[_Entry]:
@@ -112,17 +77,17 @@ def _entries(machines: Sequence[Machine]) -> Iterator[_Entry]:
 def _line(machine: AsyncMachine, number: int, node: Node) -> Ssh | None:
     """The line to one of its machines; None, and why on stderr, where that is not ssh."""
     if node.status not in HEALTHY:
-        _say(f"{machine.name}: no entry for {node.name or number}: it is {node.status}")
+        say(f"{machine.name}: no entry for {node.name or number}: it is {node.status}")
         return None
     try:
         line = machine.line(number)
     except GpusError as error:
-        _say(str(error))
+        say(str(error))
         return None
     if isinstance(line, Ssh):
         return line
     what = "a stand-in node" if line.stand_in else f"a machine of {node.handle.provider}"
-    _say(f"{machine.name}: no entry: {what} takes no ssh; `gpus ssh {machine.name}` reaches it")
+    say(f"{machine.name}: no entry: {what} takes no ssh; `gpus ssh {machine.name}` reaches it")
     return None
 
 
@@ -140,13 +105,9 @@ def _named(entries: Iterator[_Entry]) -> Iterator[tuple[str, Ssh]]:
             shown = f"{each.cluster}.{each.stack}"
         name = f"{shown}-{each.number}" if each.number else shown
         if name != each.cluster and not each.number:
-            _say(f"{each.cluster}: several have the name; that of stack {each.stack} is {name}")
+            say(f"{each.cluster}: several have the name; that of stack {each.stack} is {name}")
         if name in taken:
-            _say(f"{each.cluster}: no entry for its machine {each.number}: {name} is another one")
+            say(f"{each.cluster}: no entry for its machine {each.number}: {name} is another one")
             continue
         taken.add(name)
         yield name, each.line
-
-
-def _say(text: str) -> None:
-    print(f"gpus: {text}", file=sys.stderr)

@@ -3,7 +3,9 @@ over the rehearsal clouds.
 """
 
 import asyncio
+import io
 import json
+import sys
 
 import pytest
 
@@ -45,6 +47,23 @@ def test_a_relabelled_card_fails_and_stays_what_it_is(rig) -> None:
     found = json.loads(out)
     assert code == 1 and [each["verdict"] for each in found] == ["not what was sold"]
     assert found[0]["machine"] == "t" and found[0]["measured"]["gpus"][0]["name"] == "RTX-4090"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("words", [("accept", "t"), ("top", "t", "--once")])
+def test_on_a_terminal_colours_are_drawn_and_not_shown_as_escapes(rig, monkeypatch, words) -> None:
+    """The table is rich's own; what it holds went through the screen."""
+    rig.create(MACHINE)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdout", shown)
+    rig.gpus(*words)
+    drawn = shown.getvalue()
+    assert "\x1b[32m" in drawn and "\\x1b" not in drawn
 
 
 def test_every_machine_of_a_cluster_is_measured_and_one_can_be_chosen(rig) -> None:
