@@ -43,7 +43,13 @@ def hints(plan: Plan) -> list[str]:
         return []
     ask, terms = plan.ask, plan.terms
     markets = [name for name, skills in terms.capabilities.items() if skills.marketplace]
-    allowed = [name for name in terms.unavailable if ask.allows(name, marketplace=name in markets)]
+    # Who names no machines of their own need not hear that there are none.
+    own = {name for name, skills in terms.capabilities.items() if skills.owned} - {*ask.providers}
+    allowed = [
+        name
+        for name in terms.unavailable
+        if name not in own and ask.allows(name, marketplace=name in markets)
+    ]
     out = [text for _, text in remarks(plan)]
     out.extend(
         f"not configured: {name}: {terms.unavailable[name]}"

@@ -300,7 +300,7 @@ def test_a_live_check_behind_a_proxy_that_cannot_be_used_is_a_line_for_each_prov
         for line in done.stdout.splitlines()
         if line.split()[1:2] and line.split()[1] in {"unknown", "missing"}
     }
-    assert {"aws", "clore", "gcp", "modal", "vertex"} == told
+    assert {"aws", "clore", "gcp", "modal", "ssh", "vertex"} == told
     assert not [
         secret
         for name, secret in keys.items()

@@ -59,7 +59,7 @@ def test_b11_progress_depends_on_the_moment_alone(cloud) -> None:
         100,
     )
     assert vm["guestAccelerators"][0]["acceleratorCount"] == 8
-    assert vm["networkInterfaces"][0]["accessConfigs"][0]["natIP"].startswith("192.0.2.")
+    assert vm["networkInterfaces"][0]["accessConfigs"][0]["natIP"].startswith("198.18.")
     assert (
         vm["machineType"].endswith(f"/zones/{Z}/machineTypes/a3-highgpu-8g")
         and vm["id"] == op["targetId"]
