@@ -24,7 +24,6 @@ TRAIN = Path(__file__).parents[2] / "stacks" / "train.py"
 TORCHRUN = shutil.which("torchrun")
 SMALL = "--steps 400 --batch 2 --context 32 --width 64 --layers 1 --save-every 5"
 CPU = (
-    ("CUDA_VISIBLE_DEVICES", ""),
     ("GLOO_SOCKET_IFNAME", "lo"),
     ("OMP_NUM_THREADS", "1"),
     ("PYTHONUNBUFFERED", "1"),
@@ -147,6 +146,7 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path) ->
 
     with both(tmp_path / "first") as nodes:
         for node in nodes:
+            node.environment["CUDA_VISIBLE_DEVICES"] = ""
             node.bucket(bucket)
             node.hand("peers", "\n".join(addresses) + "\n")
             node.begin(script(compiled(node.folder)))
@@ -159,6 +159,7 @@ def test_a_killed_run_over_two_machines_goes_on_from_its_checkpoint(tmp_path) ->
         assert "train: done" not in nodes[0].log
     with both(tmp_path / "second") as nodes:
         for node in nodes:
+            node.environment["CUDA_VISIBLE_DEVICES"] = ""
             node.bucket(bucket)
             node.hand("peers", "\n".join(addresses) + "\n")
         begun = [node.begin(script(compiled(node.folder))) for node in nodes]
@@ -193,7 +194,7 @@ def test_each_launcher_trains_on_what_is_here(launcher, tmp_path) -> None:
             launcher=launcher,
             command=command,
             args=args,
-            env=CPU[2:] if gpu else (*CPU, ("DS_ACCELERATOR", "cpu")),
+            env=CPU[1:] if gpu else (*CPU, ("DS_ACCELERATOR", "cpu")),
         )
         return program(
             Workload((task,), files=(("train.py", packed(TRAIN.read_bytes())),)), "job", "H100", 2
