@@ -49,6 +49,7 @@ SERVERS = (
     ("openssh-server", "sshd"),
     ("rsync", "rsync"),
     ("debootstrap", "debootstrap"),
+    ("docker-registry", "docker-registry"),
 )
 """Debian's packages of the real servers and tools that tests start, and a program of each."""
 

@@ -291,13 +291,13 @@ def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Proble
         name for name, manifest in manifests.items() if manifest.credentials.reference is not None
     )
     out: list[Problem] = []
-    for name, references in spec.secrets.items():
+    for name, references in spec.fetched.items():
         for provider, text in references.items():
             manifest = manifests.get(provider)
             if manifest is None or manifest.credentials.reference is None:
                 out.append(
                     Problem(
-                        f"secrets.{name}.{provider}",
+                        f"{secret.path_of(name)}.{provider}",
                         f"a provider whose machines fetch secrets: {', '.join(fetch)}",
                         repr(provider),
                     )
@@ -306,7 +306,7 @@ def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Proble
                 # Whoever writes the value itself here must not find it in a log.
                 out.append(
                     Problem(
-                        f"secrets.{name}.{provider}",
+                        f"{secret.path_of(name)}.{provider}",
                         wanted,
                         f"something else, of {len(text)} characters",
                     )

@@ -78,6 +78,10 @@ class Capabilities(NamedTuple):
     """
     mounts_read_only: bool = True
     """A bucket can be mounted so that nothing writes to it."""
+    passwords: bool = False
+    """Its machines sign in to the registry of an image with a password among their secrets."""
+    registries: tuple[str, ...] = ()
+    """The registries that they sign in to as themselves, as patterns of host names."""
     volumes: bool = False
     """Its jobs and services have volumes of its own: folders that outlive them."""
 

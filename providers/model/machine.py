@@ -182,6 +182,8 @@ class Setup(NamedTuple):
     """The buckets that the workload finds as folders: (path, URL, whether it writes there), as
     `providers.model.workload.Mount`.
     """
+    signs_in_to: str = ""
+    """The registry that its machines sign in to as themselves; empty for none."""
 
 
 class Order(NamedTuple):

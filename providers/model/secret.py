@@ -22,6 +22,10 @@ _TAKEN = re.compile(
     r"^(PATH|HOME|USER|LOGNAME|SHELL|IFS|ENV|PWD|PS[0-9]|BASH.*|LD_.*|DYLD_.*|PYTHON(PATH|HOME|STARTUP)|PERL5?(LIB|OPT)|NODE_OPTIONS|PROMPT_COMMAND|SHELLOPTS|GPUS_.*)\Z"
 )
 """Variables that decide what is run, or that are ours."""
+REGISTRY_PASSWORD = "GPUS_REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
+"""The name by which the password of an image's registry is fetched: no workload finds it."""
+REGISTRY_PATH = "workload.registry.password"
+"""Where its references are declared."""
 INSTEAD = (
     "keep it where the machine can fetch it, and name that place: secrets: {NAME: {gcp:"
     " projects/P/secrets/X, aws: ssm:/path, modal: SECRET}}"
@@ -75,7 +79,14 @@ def plain_ones(raw: Mapping[str, Any]) -> list[Plain]:
         if key != "secrets"
         for plain in _look(str(key), value, options=key == "options")
     ]
-    return [*found, *_values("secrets", raw.get("secrets"), 0)]
+    password: Any = raw
+    for key in REGISTRY_PATH.split("."):
+        password = password.get(key) if isinstance(password, dict) else None
+    return [
+        *found,
+        *_values("secrets", raw.get("secrets"), 0),
+        *_values(REGISTRY_PATH, password, 1),
+    ]
 
 
 def _values(path: str, value: Any, depth: int) -> Iterator[Plain]:
@@ -214,6 +225,16 @@ def narrowed(secrets: Sequence[tuple[str, object]], provider: str) -> tuple[tupl
 def referred(secrets: Sequence[tuple[str, object]]) -> tuple[tuple[str, str], ...]:
     """(name, reference) of an order, whose secrets are its provider's own."""
     return tuple((name, str(reference)) for name, reference in secrets)
+
+
+def without_registry(secrets: Sequence[tuple[str, object]]) -> tuple[tuple[str, str], ...]:
+    """(name, reference) of what an order's program finds: all but its registry's password."""
+    return tuple(pair for pair in referred(secrets) if pair[0] != REGISTRY_PASSWORD)
+
+
+def path_of(name: str) -> str:
+    """Where the references of a secret are declared."""
+    return REGISTRY_PATH if name == REGISTRY_PASSWORD else f"secrets.{name}"
 
 
 def providers_of(secrets: Sequence[tuple[str, object]]) -> frozenset[str]:

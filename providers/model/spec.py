@@ -20,6 +20,7 @@ from providers.model import duration, foreign
 from providers.model.ask import Ask, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
+from providers.model.secret import REGISTRY_PASSWORD
 from providers.model.spec_checks import check_cluster
 from providers.model.spec_choices import choices_of
 from providers.model.spec_fields import ClusterFields, Fallback, Gpu
@@ -69,14 +70,25 @@ class Cluster(ClusterFields):
             ports=tuple(self.ports),
             workload=None if self.workload is None else self.workload.record(),
             secrets=tuple(
-                (name, frozenset(references)) for name, references in sorted(self.secrets.items())
+                (name, frozenset(references)) for name, references in sorted(self.fetched.items())
             ),
         )
+
+    @property
+    def fetched(self) -> dict[str, Mapping[str, str]]:
+        """The references of all that the machines fetch: the secrets, and their registry's
+        password.
+        """
+        registry = None if self.workload is None else self.workload.registry
+        password = registry.password if registry is not None else {}
+        return {**self.secrets, **({REGISTRY_PASSWORD: password} if password else {})}
 
     def setup(self) -> Setup:
         """Everything about the machines that is no choice of place, the wiring of a managed network
         aside.
         """
+        work = None if self.workload is None else self.workload.record()
+        registry = None if work is None else work.registry
         return Setup(
             disk_gib=self.disk_gib,
             ttl_s=self.ask().entries[0].ttl_s,
@@ -92,10 +104,11 @@ class Cluster(ClusterFields):
             expose=self.expose,
             secrets=tuple(
                 (name, tuple(sorted(references.items())))
-                for name, references in sorted(self.secrets.items())
+                for name, references in sorted(self.fetched.items())
             ),
             on_loss=self.on_loss,
-            mounts=() if self.workload is None else self.workload.record().mounts,
+            mounts=() if work is None else work.mounts,
+            signs_in_to=registry.host if registry is not None and not registry.username else "",
         )
 
     def fingerprint(self) -> str:

@@ -18,6 +18,7 @@ from providers.model.workload_spec import (
     Checkpoint,
     Mount,
     Number,
+    Registry,
     Task,
     Train,
     Value,
@@ -209,6 +210,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "services": Task,
     "checkpoint": Checkpoint,
     "mounts": Mount,
+    "registry": Registry,
     "train": Train,
 }
 """What a step of an error's location means for the model there."""

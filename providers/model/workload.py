@@ -104,6 +104,24 @@ class Mount(NamedTuple):
         return f"{inside}/" if inside else ""
 
 
+class Registry(NamedTuple):
+    """Where a machine signs in before it pulls the image: with a password among its secrets, or
+    without a `username` as itself.
+    """
+
+    host: str
+    username: str = ""
+
+
+def registry_host(image: str) -> str:
+    """The registry that an image's name means, by Docker's rule: what stands before the first /
+    where it has a dot or a port, or is localhost; else Docker Hub (Docker reference, "docker image
+    tag", 2026-11).
+    """
+    host, slash, _ = image.partition("/")
+    return host if slash and (set(host) & {".", ":"} or host == "localhost") else "docker.io"
+
+
 class Training(NamedTuple):
     """What a training run is, for its time and cost: tokens in all and the method; or hours that it
     took on one GPU of a type.
@@ -138,6 +156,7 @@ class Workload(NamedTuple):
     on_done: str = RELEASE
     training: Training | None = None
     mounts: tuple[Mount, ...] = ()
+    registry: Registry | None = None
 
 
 class Process(NamedTuple):
@@ -177,6 +196,7 @@ class Program(NamedTuple):
     models: tuple[str, ...] = ()
     """Paths of models on the machine, which its containers see read-only."""
     mounts: tuple[Mount, ...] = ()
+    registry: Registry | None = None
 
     @property
     def digest(self) -> str:

@@ -13,6 +13,7 @@ from providers.model.workload_spec import (
     SERVERS,
     Checkpoint,
     Program,
+    Registry,
     Task,
     Train,
     Workload,
@@ -52,6 +53,8 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     _setup(workload, faults)
     _files(workload, faults)
     _mounts(workload, faults)
+    if workload.registry is not None:
+        _registry(workload.registry, workload.image, faults)
     if workload.checkpoint is not None:
         _checkpoint(workload.checkpoint, faults)
     elif workload.resume:
@@ -97,6 +100,36 @@ def _setup(workload: Workload, faults: _Faults) -> None:
             "a registry image such as pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime",
             workload.image,
         )
+
+
+def _registry(registry: Registry, image: str, faults: _Faults) -> None:
+    if not image:
+        faults.add("image", "the image that the machine signs in for", None)
+    if registry.identity and (registry.username or registry.password):
+        faults.add(
+            "registry",
+            "username and password, or identity: true",
+            "both",
+            "leave one out",
+        )
+    elif not registry.identity:
+        if not _USER.match(registry.username):
+            faults.add(
+                "registry.username",
+                "a name without spaces, or identity: true for the machine's own",
+                registry.username or None,
+            )
+        if not registry.password:
+            faults.add(
+                "registry.password",
+                "a reference for at least one provider",
+                None,
+                "refer to a secret as under secrets: docs/how-to/data.md",
+            )
+
+
+_USER = re.compile(r"^[^\s:\x00-\x1f]{1,255}\Z")
+"""No colon: it ends the name in what is sent (RFC 7617)."""
 
 
 def _files(workload: Workload, faults: _Faults) -> None:

@@ -15,9 +15,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from providers.model import duration
 from providers.model.workload import Checkpoint as CheckpointRecord
 from providers.model.workload import Mount as MountRecord
+from providers.model.workload import Registry as RegistryRecord
 from providers.model.workload import Task as TaskRecord
 from providers.model.workload import Training as TrainingRecord
 from providers.model.workload import Workload as WorkloadRecord
+from providers.model.workload import registry_host
 
 Value = str | int | float | bool
 WholeNumber = Annotated[int, Field(strict=True)]
@@ -101,6 +103,16 @@ def _mount(value: object) -> object:
     return {"source": value} if isinstance(value, str) else value
 
 
+class Registry(_Part):
+    """How a machine signs in to the registry of its image: with a `username` and a reference to its
+    password for each provider, or by its own `identity`.
+    """
+
+    username: str = ""
+    password: Mapping[str, str] = {}
+    identity: bool = False
+
+
 class Train(_Part):
     """For time and cost in the plan: tokens and method, or hours measured on one GPU of a type."""
 
@@ -144,6 +156,7 @@ class Workload(Program):
 
     services: tuple[Task, ...] = ()
     image: str = ""
+    registry: Registry | None = None
     setup: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
     mounts: Mapping[str, Annotated[Mount, BeforeValidator(_mount)]] = {}
@@ -173,6 +186,11 @@ class Workload(Program):
             mounts=tuple(
                 MountRecord(path, each.source, each.mode == "rw")
                 for path, each in sorted(self.mounts.items())
+            ),
+            registry=(
+                None
+                if self.registry is None
+                else RegistryRecord(registry_host(self.image), self.registry.username)
             ),
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
+from providers.model.secret import path_of
 from providers.planner import blocklist, rules
 from providers.planner.doubt import Doubts
 
@@ -163,7 +164,7 @@ def _secret(refusal: _Refusal) -> tuple[str, str]:
     missing = [name for name, able in refusal.ask.secrets if provider not in able]
     return (
         f"a reference for {', '.join(missing)} at {provider}",
-        f"none under secrets.{missing[0] if missing else ''}.{provider}",
+        f"none under {path_of(missing[0] if missing else '')}.{provider}",
     )
 
 
@@ -180,6 +181,14 @@ def _mount(refusal: _Refusal) -> tuple[str, str]:
     return (
         "a place that mounts its buckets",
         rules.unmounted(refusal.ask, skills) if skills is not None else "",
+    )
+
+
+def _registry(refusal: _Refusal) -> tuple[str, str]:
+    skills = refusal.skills
+    return (
+        "a place that signs in to the registry of its image",
+        rules.unsigned(refusal.ask, skills) if skills is not None else "",
     )
 
 
@@ -253,6 +262,7 @@ _TEXTS: dict[int, Callable[[_Refusal], tuple[str, str]]] = {
     rules.SECRET: _secret,
     rules.KEPT: _kept,
     rules.MOUNT: _mount,
+    rules.REGISTRY: _registry,
     rules.DISK: _disk,
     rules.DRIVER: _driver,
     rules.CONFIGURED: lambda r: (

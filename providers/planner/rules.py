@@ -6,6 +6,7 @@ adapters can do arrives as plain records.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.catalog import names
@@ -46,6 +47,7 @@ RULES = (
     ),
     ("nodes", "the provider can make so many nodes as one cluster"),
     ("ttl", "the provider lets a machine live as long as asked"),
+    ("registry", "its machines can sign in to the registry of the image where that is asked for"),
     ("secret", "each secret has a reference that says how to fetch it there"),
     ("checkpoint", "what it saves can be kept from there where that is asked for"),
     ("mount", "its buckets can be folders there where that is asked for"),
@@ -85,6 +87,7 @@ NAMES = tuple(name for name, _ in RULES)
     REACH,
     NODES,
     TTL,
+    REGISTRY,
     SECRET,
     KEPT,
     MOUNT,
@@ -311,6 +314,22 @@ def unmounted(ask: Ask, skills: Capabilities) -> str:
         if mount.scheme not in skills.buckets and (why := _keyless(ask, skills, mount.scheme)):
             return why
     return ""
+
+
+def unsigned(ask: Ask, skills: Capabilities) -> str:
+    """Why this provider's machines can't sign in to the registry of the image as declared; empty
+    where they can, or none is declared. Pure.
+    """
+    registry = ask.workload.registry if ask.workload is not None else None
+    if registry is None or (registry.username and skills.passwords):
+        return ""
+    if registry.username:
+        return f"{skills.provider} pulls no image with a password"
+    if any(fnmatchcase(registry.host, pattern) for pattern in skills.registries):
+        return ""
+    others = " or ".join(skills.registries) or "none"
+    more = "; declare username and password" if skills.passwords else ""
+    return f"{skills.provider}'s machines have no identity at {registry.host}; at: {others}{more}"
 
 
 def asked(ask: Ask) -> str:

@@ -258,6 +258,7 @@ _SELLER_RULES: tuple[tuple[int, Callable[[_Seller], bool]], ...] = (
     (rules.REACH, lambda s: s.unreachable),
     (rules.NODES, lambda s: s.entry.nodes > s.able.max_nodes),
     (rules.TTL, lambda s: s.outlived),
+    (rules.REGISTRY, lambda s: bool(rules.unsigned(s.ask, s.able))),
     (rules.SECRET, lambda s: any(s.provider not in able for _, able in s.ask.secrets)),
     (rules.KEPT, lambda s: bool(rules.unkept(s.ask, s.able))),
     (rules.MOUNT, lambda s: bool(rules.unmounted(s.ask, s.able))),

@@ -22,6 +22,7 @@ _SAID = frozenset(
     rules.NAMES[rule]
     for rule in (
         rules.FIT,
+        rules.REGISTRY,
         rules.SECRET,
         rules.KEPT,
         rules.MOUNT,

@@ -27,6 +27,8 @@ CAPABILITIES = Capabilities(
     provider=NAME,
     buckets=frozenset({"s3"}),
     mounts=frozenset({"s3"}),
+    passwords=True,
+    registries=("*.dkr.ecr.*.amazonaws.com",),
     kinds=frozenset({"machine"}),
     workload_kinds=frozenset({"job", "service"}),
     capacities=frozenset({"on-demand", "spot", "reservation"}),
@@ -125,6 +127,15 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
                 f"the instance profile that the {kind} keeps its checkpoints as",
                 "none",
                 rights,
+            )
+        )
+    if setup.signs_in_to and not section.get("instance_profile"):
+        found.append(
+            Problem(
+                "instance_profile",
+                f"the instance profile that the {kind} pulls its image as",
+                "none",
+                f"one with AmazonEC2ContainerRegistryReadOnly, for {setup.signs_in_to}",
             )
         )
     if setup.mounts and not section.get("instance_profile"):

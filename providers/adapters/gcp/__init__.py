@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 NAME = "gcp"
 
+REGISTRIES = ("*.pkg.dev", "gcr.io", "*.gcr.io")
+"""Artifact Registry, under its own names and those of before (Google, "Transition from Container
+Registry", 2026-11).
+"""
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
@@ -39,6 +43,8 @@ CAPABILITIES = Capabilities(
     buckets=frozenset({"gs"}),
     keyed_buckets=frozenset({"s3"}),
     mounts=frozenset({"gs", "s3"}),
+    passwords=True,
+    registries=REGISTRIES,
     # G4 by its whole GPUs: a fraction of one is no count that can be asked for.
     deduplicates=True,
     sold_types=frozenset(
@@ -133,6 +139,15 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
                 f"the service account that the {kind} keeps its checkpoints as",
                 "none",
                 role,
+            )
+        )
+    if setup.signs_in_to and not account:
+        found.append(
+            Problem(
+                "service_account",
+                f"the service account that the {kind} pulls its image as",
+                "none",
+                f"one with the role roles/artifactregistry.reader at {setup.signs_in_to}",
             )
         )
     own = [(url, writes) for _, url, writes in setup.mounts if url.startswith("gs://")]

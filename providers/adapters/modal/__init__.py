@@ -30,6 +30,7 @@ CAPABILITIES = Capabilities(
     max_nodes=1,
     keyed_buckets=frozenset({"s3"}),
     mounts=frozenset({"gs", "s3"}),
+    passwords=True,
     volumes=True,
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,

@@ -141,7 +141,7 @@ class Modal(ConsoleLog, OwnAccount):
         if order.candidates[0].kind != "machine":
             return self.functions.submit(order)
         wanted = request.compile_order(order)
-        image = self.client.image_id(wanted.options)
+        image = self.client.image_id(wanted.options, wanted.registry)
         app = self.client.app_id(create=True)
         secrets = self.client.secret_ids(wanted.secrets)
         mounts = self.client.bucket_mounts(wanted.mounts)

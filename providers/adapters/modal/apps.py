@@ -304,7 +304,7 @@ def define(made: Deployment, client: Any, *, warm: bool = False) -> Any:
     environment: dict[str, Any] = {"client": client}
     common: dict[str, Any] = {
         "name": made.function,
-        "image": image_of(chosen),
+        "image": image_of(chosen, made.registry, environment),
         "gpu": made.gpus[0] if len(made.gpus) == 1 else list(made.gpus),
         "secrets": [
             *(modal.Secret.from_name(name, **environment) for name in chosen.secrets),

@@ -39,6 +39,8 @@ CALL_S = 30.0
 """Real seconds for one reading call with the client's own retries, all in all."""
 CREATE_S = 60.0
 """Real seconds for the one creating call."""
+REGISTRY_KEYS = ["REGISTRY_USERNAME", "REGISTRY_PASSWORD"]
+"""What a secret holds with which Modal pulls an image (the page on private registries, 2026-11)."""
 BUILD_LOOK_S = 60.0
 """Real seconds that one order waits for an image that is being built; the build goes on at Modal.
 """
@@ -67,7 +69,7 @@ class Client:
         self._url = url
         self._lock = threading.Lock()
         self.sdk_client: Any = None
-        self._images: dict[Options, Future[str]] = {}
+        self._images: dict[tuple[Options, str], Future[str]] = {}
 
     # Connecting
 
@@ -175,21 +177,21 @@ class Client:
         )
         return "" if reply is None else str(reply.app_id)
 
-    def image_id(self, options: Options) -> str:
-        """The image, built. Waits `BUILD_LOOK_S` at most, then raises Transient: the build goes on
-        and a later call finds it.
+    def image_id(self, options: Options, registry: str = "") -> str:
+        """The image, built; `registry` is the Modal secret with which it is pulled. Waits
+        `BUILD_LOOK_S` at most, then raises Transient: the build goes on and a later call finds it.
         """
         from concurrent.futures import Future
 
         client = self._connected()
-        options = options.image_part
+        key = (options.image_part, registry)
         with self._lock:
-            future = self._images.get(options)
+            future = self._images.get(key)
             if future is None or (future.done() and future.exception() is not None):
-                future = self._images[options] = Future()
+                future = self._images[key] = Future()
                 threading.Thread(
                     target=self._build,
-                    args=(client, options, future),
+                    args=(client, *key, future),
                     name="gpus-modal-image",
                     daemon=True,
                 ).start()
@@ -220,7 +222,7 @@ class Client:
         with self._lock:
             self._images.clear()
 
-    def _build(self, client: Any, options: Options, future: Future[str]) -> None:
+    def _build(self, client: Any, options: Options, registry: str, future: Future[str]) -> None:
         try:
             modal = modal_package()
             app = modal.App.lookup(
@@ -229,7 +231,9 @@ class Client:
                 environment_name=self.environment or None,
                 create_if_missing=True,
             )
-            image = image_of(options)
+            image = image_of(
+                options, registry, {"environment_name": self.environment or None, "client": client}
+            )
             image.build(app)
             future.set_result(str(image.object_id))
         except BaseException as error:
@@ -390,14 +394,22 @@ class Client:
         self._look("SandboxTerminate", protocol().SandboxTerminateRequest(sandbox_id=sandbox_id))
 
 
-def image_of(options: Options) -> Any:
-    """The image, as the real client's object; nothing is sent."""
+def image_of(options: Options, registry: str, environment: Mapping[str, Any]) -> Any:
+    """The image, as the real client's object; nothing is sent. `environment` is where the secret
+    `registry`, with which it is pulled, is looked for.
+    """
     modal = modal_package()
     if options.image:
         # Modal hands its own command to an image's ENTRYPOINT, which most do not execute
         # (modal.com/docs/guide/existing-images, read 2026-11-28).
         image = modal.Image.from_registry(
-            options.image, add_python=options.add_python or None
+            options.image,
+            secret=(
+                modal.Secret.from_name(registry, required_keys=REGISTRY_KEYS, **environment)
+                if registry
+                else None
+            ),
+            add_python=options.add_python or None,
         ).entrypoint([])
     else:
         image = modal.Image.debian_slim(python_version=options.python)

@@ -20,7 +20,7 @@ from providers.errors import Unsupported
 from providers.model import duration, foreign
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.model.place import Scope
-from providers.model.secret import referred
+from providers.model.secret import REGISTRY_PASSWORD, referred, without_registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +64,8 @@ class Deployment(NamedTuple):
     secrets: tuple[tuple[str, str], ...] = ()
     """(variable, the Modal secret that holds it), besides the whole secrets of the options."""
     mounts: tuple[BucketMount, ...] = ()
+    registry: str = ""
+    """The Modal secret with which the image is pulled; empty for none."""
 
     @property
     def function(self) -> str:
@@ -131,7 +133,8 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
         timeout_s(chosen, setup.ttl_s) if kind == JOB else 0,
     )
     made = made._replace(
-        secrets=referred(setup.secrets),
+        secrets=without_registry(setup.secrets),
+        registry=dict(referred(setup.secrets)).get(REGISTRY_PASSWORD, ""),
         regions=request.asked(tags.get(request.PLACE, "")),
         mounts=bucket_mounts(setup),
     )
@@ -145,6 +148,7 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
         made.public,
         *([list(made.secrets)] if made.secrets else []),
         *([list(made.mounts)] if made.mounts else []),
+        *([{"registry": made.registry}] if made.registry else []),
         *made.regions,
     ]
     content = hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]

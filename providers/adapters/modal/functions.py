@@ -68,7 +68,7 @@ class Functions:
         calls.
         """
         made = deployments.compile_order(order)
-        self.apps.client.image_id(made.options)
+        self.apps.client.image_id(made.options, made.registry)
         try:
             app = self.apps.deploy(made, warm=True)
         except OutcomeUnknown as error:
@@ -368,7 +368,7 @@ class Functions:
             made = deployments.compiled(
                 {**tags, request.FINGERPRINT: str(change.get("fingerprint", ""))}, setup
             )
-            self.apps.client.image_id(made.options)
+            self.apps.client.image_id(made.options, made.registry)
             self.apps.deploy(made)
         elif isinstance(labels, dict):
             self.apps.set_tags(handle.native_id, tags)

@@ -17,7 +17,7 @@ from providers.model import duration, foreign
 from providers.model.machine import Mark
 from providers.model.money import usd
 from providers.model.place import Scope
-from providers.model.secret import referred
+from providers.model.secret import REGISTRY_PASSWORD, referred, without_registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +62,8 @@ class Request(NamedTuple):
     secrets: tuple[tuple[str, str], ...] = ()
     """(variable, the Modal secret that holds it)."""
     mounts: tuple[BucketMount, ...] = ()
+    registry: str = ""
+    """The Modal secret with which the image is pulled; empty for none."""
 
 
 def compile_order(order: Order) -> Request:
@@ -100,7 +102,8 @@ def compile_order(order: Order) -> Request:
         regions=asked(region),
         cpu=chosen.cpu,
         memory_mib=round(chosen.memory_gib * 1024),
-        secrets=referred(setup.secrets),
+        secrets=without_registry(setup.secrets),
+        registry=dict(referred(setup.secrets)).get(REGISTRY_PASSWORD, ""),
         mounts=bucket_mounts(setup),
     )
 

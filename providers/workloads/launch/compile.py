@@ -73,6 +73,7 @@ def program(
         token_env=TOKEN if expose == "token" else "",
         models=_models(workload),
         mounts=workload.mounts,
+        registry=workload.registry,
     )
 
 

@@ -1,11 +1,16 @@
 #!/bin/bash
 # The part of start.sh that has Docker with NVIDIA's toolkit, the image, and a container for each
 # process.
-: "${image:?}" "${entrypoint:?}" "${kept?}"
+: "${image:?}" "${entrypoint:?}" "${kept?}" "${registry?}"
 declare -a cache_folders file_paths model_paths mount_paths mount_modes
 # One name a process, and "INDEX NAME=FOLDER" for each variable that says where they keep what they
 # download.
 declare -a process_names process_caches
+
+prepare_docker() {
+  [ -z "$registry" ] || keep_password
+  install_docker
+}
 
 install_docker() {
   export DEBIAN_FRONTEND=noninteractive
@@ -35,6 +40,7 @@ install_toolkit() {
 }
 
 pull_image() {
+  [ -z "$registry" ] || docker image inspect "$image" >/dev/null 2>&1 || sign_in
   code=125
   # 125: the registry or Docker itself; anything else says something of the image.
   for pause in 5 20 60 0; do
@@ -43,6 +49,7 @@ pull_image() {
     [ "$code" = 125 ] || break
     sleep "$pause"
   done
+  [ -z "$registry" ] || sign_out
   case "$code" in
     0) ;;
     126 | 127)

@@ -123,7 +123,7 @@ if [ -z "$inside" ]; then
   unmount_buckets
 fi
 say starting
-[ -z "$image" ] || install_docker
+[ -z "$image" ] || prepare_docker
 # Where the files lie, so that a command names them as the declaration does. An image keeps its own
 # folder where there are none.
 if [ -z "$inside" ] || [ "${#file_paths[@]}" != 0 ]; then cd "$HOME" || exit 1; fi

@@ -115,6 +115,11 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
             "mount_paths": [],
             "mount_modes": [],
         }
+        registry = program.registry
+        given |= {"registry": registry.host if registry is not None else ""}
+        if registry is not None:
+            parts.append("registry")
+            given |= {"registry_user": registry.username}
     if not inside:
         parts.append("unmount")
     if mounts:

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 
+from providers.adapters.modal.options import local_python
 from providers.model.machine import Setup
 from tests.unit.modal.cloud import Cloud
 from tests.unit.modal.test_gpu import candidate, order
@@ -72,6 +73,42 @@ def test_what_is_sent_equals_what_the_clients_own_create_sends(cloud, chosen, se
     first, second = (api_pb2.Sandbox.FromString(row.definition) for row in rows)
     assert str(second) == str(first)
     assert rows[0].tag_map() == rows[1].tag_map()
+
+
+def test_a_private_image_is_pulled_with_a_secret_that_no_container_finds(cloud) -> None:
+    """The image carries it, as the client's own `from_registry` does; the sandbox has the other
+    secrets only. A job's function is the same.
+    """
+    import modal
+    from modal_proto import api_pb2
+
+    from tests.unit.modal import functions_rig
+
+    cloud.store.set_latency("modal", "create", 0)
+    adapter = cloud.adapter()
+    secrets = (("GPUS_REGISTRY_PASSWORD", "docker"), ("TOKEN", "other"))
+    setup = Setup(ttl_s=7200, options=(("image", "ghcr.io/me/i:1"),), secrets=secrets)
+    sandbox = dict(adapter.submit(order(candidate("L4", 1), setup)).native)["sandbox"]
+    sent = api_pb2.Sandbox.FromString(cloud.server_state().sandbox(sandbox).definition)
+    ours = adapter.client.connected()
+    secret = modal.Secret.from_name(
+        "docker",
+        required_keys=["REGISTRY_USERNAME", "REGISTRY_PASSWORD"],
+        environment_name="main",
+        client=ours,
+    )
+    image = modal.Image.from_registry("ghcr.io/me/i:1", secret=secret).entrypoint([])
+    image.build(modal.App.lookup("gpus", client=ours, environment_name="main"))
+    assert (sent.image_id, list(sent.secret_ids)) == (image.object_id, ["st-other"])
+
+    section = {"image": "ghcr.io/me/i:1", "add_python": local_python()}
+    spec = functions_rig.declared("job", section=section)
+    job = functions_rig.order(spec, adapter=adapter)
+    ticket = adapter.submit(job._replace(setup=job.setup._replace(secrets=secrets)))
+    cloud.wait(5)
+    assert adapter.poll(ticket).state == "done"
+    data, _ = functions_rig.function(cloud)
+    assert list(data.ranked_functions[0].function.secret_ids) == ["st-other"]
 
 
 def test_several_threads_may_be_the_first_to_need_the_client(tmp_path) -> None:

@@ -38,6 +38,7 @@ CAPABILITIES = Capabilities(
     # Storage as a mounted file system", 2026-11).
     mounts=frozenset({"gs"}),
     mounts_read_only=False,
+    registries=("*.pkg.dev", "gcr.io", "*.gcr.io"),
     kinds=frozenset({"job"}),
     capacities=frozenset({"on-demand", "spot", "flex-start"}),
     # The spec's own limit: no source names one of a worker pool's.

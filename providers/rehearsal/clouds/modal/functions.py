@@ -183,7 +183,10 @@ class FunctionService:
             )
         return api.SecretGetOrCreateResponse(
             secret_id=f"st-{request.deployment_name}",
-            metadata=api.SecretMetadata(name=request.deployment_name),
+            # It holds what is asked of it: the client tells a registry's kind by the names.
+            metadata=api.SecretMetadata(
+                name=request.deployment_name, keys=list(request.required_keys)
+            ),
         )
 
     async def VolumeGetOrCreate(self, request: Any) -> Any:
