@@ -114,6 +114,19 @@ def test_an_all_reduce_at_tcp_speed_is_degraded_and_the_next_place_is_taken(rig)
     assert blocks and all(each.until - rig.world.clock.now() <= 600 for each in blocks)
 
 
+def test_two_failures_in_a_row_end_the_buying_at_a_cloud(rig) -> None:
+    """Another zone would sell the same kind of machine; each try costs money."""
+    rig.gpus(*"rehearse fault gcp node.accept tcp-links --times always".split())
+    with pytest.raises(AllFailed) as failed:
+        created(rig, {**MACHINE, "spot": "prefer"})
+    assert [each.outcome for each in failed.value.attempts].count("Degraded") == 2
+    assert any(
+        "2 machines in a row did not pass acceptance" in text
+        and "docs/how-to/accept-a-machine.md" in text
+        for text in rig.said
+    )
+
+
 def test_without_accept_nothing_is_measured(rig) -> None:
     rig.gpus(*"rehearse fault clore node.accept relabelled".split())
     assert [each.outcome for each in created(rig, CLORE, "off").attempts] == ["acquired"]

@@ -12,6 +12,7 @@ from providers.engine.launch.refusals import PROVIDER_WIDE, Unresponsive, ahead,
 from providers.engine.market import closed_places
 from providers.engine.market.offers import listed, overlay
 from providers.engine.messages import WAITED, bare, said, trimmed
+from providers.engine.readiness import acceptance
 from providers.engine.readiness.wait import SETUP
 from providers.engine.runtime.tasks import repeated
 from providers.errors import CloudError, NotReady, OutcomeUnknown, Unclassified
@@ -140,12 +141,12 @@ class Candidates:
 
     def block_unready(self, order: Order, error: CloudError) -> None:
         """Leaves a cloud out for this run once two machines in a row could not be reached or set
-        up, or were not ready in time. Each costs its whole wait, and the cause is the network, the
-        image or the `wait`, not the place. Where ports are mapped, each host is a network of its
-        own.
+        up, were not ready in time, or did not pass acceptance. Each costs its whole wait, and the
+        cause is the network, the image, the `wait` or how the cloud builds such machines, not the
+        place. Where ports are mapped, each host is a network and a machine of its own.
         """
         provider = order.candidates[0].provider
-        unready = error.code in (*REACH, SETUP) or isinstance(error, NotReady)
+        unready = error.code in (*REACH, SETUP, acceptance.FAILED) or isinstance(error, NotReady)
         self._unreached[provider] = self._unreached[provider] + 1 if unready else 0
         manifest = self.world.manifests.get(provider)
         if self._unreached[provider] < OUT_OF_REACH or (
@@ -154,13 +155,18 @@ class Candidates:
             return
         found = {
             SETUP: "could not be set up",
+            acceptance.FAILED: "did not pass acceptance",
             **dict.fromkeys(REACH, "could not be reached from here"),
         }.get(error.code, f"were not ready within {duration.text(order.wait_s)}")
         reason = f"{provider}: {OUT_OF_REACH} machines in a row {found}"
+        remedy = (
+            "docs/how-to/accept-a-machine.md"
+            if error.code == acceptance.FAILED
+            else "docs/how-to/reach-a-machine.md, `ready` and `wait`"
+        )
         self.world.report(
             "warning",
-            f"{reason}; no more are bought there in this run; see"
-            " docs/how-to/reach-a-machine.md, `ready` and `wait`",
+            f"{reason}; no more are bought there in this run; see {remedy}",
         )
         self._blocked.append((Scope(provider), "", reason))
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from providers.remote.probe import Probe
 
 OFF = "off"
+FAILED = "acceptance"
+"""The code of a machine that did not pass."""
 LOOK_S = 0.5
 HOST_BLOCK_S, PLACE_BLOCK_S = 86_400.0, 600.0
 """How long a place is left alone: at a marketplace it is this one host, elsewhere the next machine
@@ -107,6 +109,7 @@ def _failure(
     return kind(
         f"wanted {at.gpu} as sold, found {node.name or node.handle.native_id} {verdict}",
         provider=placed.provider,
+        code=FAILED,
         scopes=[Scope(placed.provider, at.region, at.zone, at.machine_type)],
         handles=handles,
         block_s=HOST_BLOCK_S if host else PLACE_BLOCK_S,
