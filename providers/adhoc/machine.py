@@ -1,5 +1,5 @@
-"""A machine, or a cluster of several, in the hand: commands, files, ports, and giving it back. Owns
-AsyncMachine; `sync` has its plain twin.
+"""A handle to a running machine, or to a cluster of several: commands, files, ports, release. Owns
+AsyncMachine; `sync` has its blocking version.
 """
 
 from __future__ import annotations

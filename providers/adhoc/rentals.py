@@ -1,5 +1,5 @@
-"""What this user holds ad hoc, over one world: getting it, finding it again from any process,
-giving it back with certainty.
+"""What this user holds ad hoc, over one world: launched, found again from any process, released
+with certainty.
 
 The engine buys and deletes; here is whose it is, who uses it, and how it is reached. Must not
 print, nor open a world.

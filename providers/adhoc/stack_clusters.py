@@ -1,5 +1,5 @@
-"""What stacks declare, in the hand: found by this machine's journal, looked at at its cloud, logged
-into with the key that was made for it.
+"""Handles to the clusters that stacks declare: found by this machine's journal, observed at their
+cloud, logged into with the key that was made for them.
 
 Owns which one a name means, how a job ended, and the log of a machine's start.
 Buys and deletes nothing: that is Pulumi's, so a release says which command ends it.

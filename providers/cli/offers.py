@@ -184,7 +184,7 @@ def _never(offer: Offer, able: Mapping[str, Capabilities]) -> str:
         what = offer.capacity if skills.orders(offer.machine_type) else "this machine type"
         return f"{rules.NAMES[rules.ORDERABLE]}: {what} cannot be ordered at {offer.provider} yet"
     return (
-        f"{rules.NAMES[rules.PRICE]}: an unknown price is never bought, unless you give one"
+        f"{rules.NAMES[rules.PRICE_KNOWN]}: an unknown price is never bought, unless you give one"
         if rules.known(offer.node_micro_usd, skills) is None
         else ""
     )

@@ -64,7 +64,7 @@ def ps(options: argparse.Namespace) -> int:
                 )
             )
         print("\n".join(table(rows)))
-        print("of stacks, as this machine's journal has it; `pulumi refresh` looks")
+        print("stacks' clusters, from this machine's journal; `pulumi refresh` asks the clouds")
         if found:
             print()
     if not found:

@@ -1,5 +1,6 @@
 """What a stack file says, read without Pulumi: for the command line. Owns where the project is;
-what a declaration means is `engine.declaring`'s.
+what a declaration means is `engine.stack_config`'s and
+`model.spec`'s.
 
 Must not import pydantic, asyncio or a cloud's SDK.
 """

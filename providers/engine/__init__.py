@@ -1,1 +1,1 @@
-"""The one loop that calls adapters: acquire, wait, journal, registry."""
+"""The one package that calls adapters: launch, readiness, reconcile, termination, journal."""

@@ -1,7 +1,7 @@
 """What is wanted, compiled: the plain records that the planner, the engine and the adapters read.
 
-Owns Entry and Ask and the reading of a GPU string. Pure; imports nothing heavy, so that `gpus plan`
-starts fast. The typed face of the same content, for Python programs and stack files, is
+Owns Choice and Ask and the reading of a GPU string. Pure; imports nothing heavy, so that
+`gpus plan` starts fast. The typed face of the same content, for Python programs and stack files, is
 `providers.model.spec`.
 """
 

@@ -1,4 +1,4 @@
-"""What is ordered, made, seen and tried: the records that the engine and the adapters exchange.
+"""What is ordered, made, observed and tried: the records that the engine and the adapters exchange.
 Pure.
 """
 

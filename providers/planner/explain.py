@@ -172,7 +172,7 @@ def _kept(refusal: _Refusal) -> tuple[str, str]:
     skills = refusal.skills
     return (
         "a place that its checkpoints can be kept from",
-        rules.unkept(refusal.ask, skills) if skills is not None else "",
+        rules.why_not_kept(refusal.ask, skills) if skills is not None else "",
     )
 
 
@@ -240,7 +240,7 @@ def _blocked(refusal: _Refusal) -> tuple[str, str]:
 
 _TEXTS: dict[int, Callable[[_Refusal], tuple[str, str]]] = {
     rules.GPU: lambda r: (rules.asked(r.ask), r.offer.gpu_type),
-    rules.COUNT: _count,
+    rules.GPU_COUNT: _count,
     rules.MEMORY: _memory,
     rules.FIT: _fit,
     rules.CAPACITY: _capacity,
@@ -260,7 +260,7 @@ _TEXTS: dict[int, Callable[[_Refusal], tuple[str, str]]] = {
     rules.NODES: _nodes,
     rules.TTL: _ttl,
     rules.SECRET: _secret,
-    rules.KEPT: _kept,
+    rules.CHECKPOINT: _kept,
     rules.MOUNT: _mount,
     rules.REGISTRY: _registry,
     rules.DISK: _disk,
@@ -270,12 +270,12 @@ _TEXTS: dict[int, Callable[[_Refusal], tuple[str, str]]] = {
         r.terms.unavailable.get(r.provider, "none"),
     ),
     rules.ORDERABLE: _orderable,
-    rules.PRICE: lambda _: ("a known price", "no price"),
-    rules.DOUBT: lambda r: (
+    rules.PRICE_KNOWN: lambda _: ("a known price", "no price"),
+    rules.PRICE_DOUBT: lambda r: (
         "a price that can be true, or accept_suspect_prices: true",
         Doubts(r.terms.table).why(r.row),
     ),
-    rules.CAP: _cap,
+    rules.PRICE_CAP: _cap,
     rules.ENABLED: _enabled,
     rules.BLOCKED: _blocked,
 }

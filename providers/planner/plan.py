@@ -191,7 +191,7 @@ def make(
 
 def _doubted(
     terms: rules.Terms,
-    kept: Iterable[rules.Kept],
+    kept: Iterable[rules.Accepted],
     noted: Callable[[Candidate], Sequence[str]] | None,
 ) -> Callable[[Candidate], Sequence[str]]:
     """The notes on candidates, and what speaks against a price that is accepted all the same."""
@@ -212,7 +212,7 @@ def _doubted(
     return notes
 
 
-def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]:
+def _ranked(terms: rules.Terms, kept: list[rules.Accepted]) -> tuple[Candidate, ...]:
     ask, table = terms.ask, terms.table
     if not kept:
         return ()
@@ -240,7 +240,7 @@ def _ranked(terms: rules.Terms, kept: list[rules.Kept]) -> tuple[Candidate, ...]
     )
 
 
-def _priced(offer: Offer, item: rules.Kept) -> Offer:
+def _priced(offer: Offer, item: rules.Accepted) -> Offer:
     """The offer at what it costs this ask: at the user's own rate, or with its disk."""
     if item.overridden:
         return offer._replace(

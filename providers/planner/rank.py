@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask, Choice
     from providers.model.offer import Offer
     from providers.model.placement import Placement, Price
-    from providers.planner.rules import Fitting, Kept, Terms
+    from providers.planner.rules import Accepted, Fitting, Terms
 
 FREE = 1
 """Micro-dollars that a free machine counts as where a figure is divided by its price."""
@@ -33,7 +33,9 @@ class Ranked(Protocol):
     def price(self) -> Price: ...
 
 
-def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]], tuple[Any, ...]]:
+def order(
+    terms: Terms, offers: Iterable[Offer]
+) -> Callable[[tuple[Accepted, Offer]], tuple[Any, ...]]:
     """The sort key of (kept row, its offer). The same input gives the same order: the offer's own
     name comes last.
     """
@@ -45,7 +47,7 @@ def order(terms: Terms, offers: Iterable[Offer]) -> Callable[[tuple[Kept, Offer]
     )
     speeds = _speeds({offer.gpu_type for offer in offers}) if ask.rank == PERFORMANCE else {}
 
-    def key(pair: tuple[Kept, Offer]) -> tuple[Any, ...]:
+    def key(pair: tuple[Accepted, Offer]) -> tuple[Any, ...]:
         item, offer = pair
         # Provider, region, zone, machine type, GPU type are an offer's first five fields.
         by_choice = (

@@ -74,7 +74,7 @@ first one that it breaks.
 NAMES = tuple(name for name, _ in RULES)
 (
     GPU,
-    COUNT,
+    GPU_COUNT,
     MEMORY,
     FIT,
     CAPACITY,
@@ -89,20 +89,20 @@ NAMES = tuple(name for name, _ in RULES)
     TTL,
     REGISTRY,
     SECRET,
-    KEPT,
+    CHECKPOINT,
     MOUNT,
     DISK,
     DRIVER,
     CONFIGURED,
     ORDERABLE,
-    PRICE,
-    DOUBT,
-    CAP,
+    PRICE_KNOWN,
+    PRICE_DOUBT,
+    PRICE_CAP,
     ENABLED,
     BLOCKED,
 ) = range(len(RULES))
 PASSED = len(RULES)
-"""What stands for the rule that an accepted offer breaks."""
+"""In place of the rule that an offer breaks: it breaks none."""
 
 OVERRIDE_SOURCE = "prices.overrides"
 """`price_source` of an offer whose price the user gave."""
@@ -163,7 +163,7 @@ class Terms(NamedTuple):
     """What (provider, machine type) brings to an entry: disk, driver, and the price of the disk."""
 
 
-class Kept(NamedTuple):
+class Accepted(NamedTuple):
     """A row that an entry accepts. `capacity` is the place of its kind in the entry's list,
     `micro_usd` the price of all nodes.
     """
@@ -185,7 +185,7 @@ class Sifted(NamedTuple):
     `refused` maps row to (rule, entry).
     """
 
-    kept: list[Kept]
+    kept: list[Accepted]
     refused: dict[int, tuple[int, int]]
 
 
@@ -254,7 +254,7 @@ def reached(ask: Ask, skills: Capabilities) -> bool:
     return entered and (skills.opens_ports or not ask.ports)
 
 
-def unkept(ask: Ask, skills: Capabilities) -> str:
+def why_not_kept(ask: Ask, skills: Capabilities) -> str:
     """Why checkpoints can't be kept from this provider where the workload keeps them; empty where
     they can, or none are kept. Pure.
     """

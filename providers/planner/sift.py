@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.planner import blocklist, rules
 from providers.planner.doubt import Doubts
-from providers.planner.rules import PASSED, Kept, Sifted
+from providers.planner.rules import PASSED, Accepted, Sifted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def sift(terms: Terms) -> Sifted:
     columns = _Columns.of(terms.table)
     overrides = rules.Overrides(terms.ask.price_overrides)
     doubts = None if terms.ask.accept_suspect_prices else Doubts(terms.table)
-    kept: list[Kept] = []
+    kept: list[Accepted] = []
     bought: dict[int, list[tuple[int, str]]] = {}
     refused: dict[int, tuple[int, int]] = {}
     for number, entry in enumerate(terms.ask.entries):
@@ -71,8 +71,8 @@ class _Cost(NamedTuple):
 _NO_COST = _Cost(0, overridden=False, disk="")
 
 
-def _kept(row: int, entry: int, way: int, reservation: str, cost: _Cost, nodes: int) -> Kept:
-    return Kept(
+def _kept(row: int, entry: int, way: int, reservation: str, cost: _Cost, nodes: int) -> Accepted:
+    return Accepted(
         row,
         entry,
         way,
@@ -129,7 +129,7 @@ class _Judge:
         """The first rule of `gpu-count` to `region` that a row breaks."""
         columns = self.columns
         if columns.gpu_count[row] != self.entry.gpu_count:
-            rule = rules.COUNT
+            rule = rules.GPU_COUNT
         elif 0 < columns.gpu_memory_gib[row] < least_gib:
             rule = rules.MEMORY
         elif unfit:
@@ -154,11 +154,11 @@ class _Judge:
         cost = self._cost(row, gpu_type, host)
         cap, terms = self.terms.ask.max_price_micro_usd, self.terms
         if cost is None:
-            return rules.PRICE, _NO_COST
+            return rules.PRICE_KNOWN, _NO_COST
         if self.doubts is not None and not cost.overridden and self.doubts.why(row):
-            return rules.DOUBT, cost
+            return rules.PRICE_DOUBT, cost
         if cap is not None and cost.micro_usd * self.entry.nodes > cap:
-            return rules.CAP, cost
+            return rules.PRICE_CAP, cost
         columns = self.columns
         blocks = terms.blocks.get(columns.provider[row])
         block = blocks and blocklist.covering(
@@ -260,7 +260,7 @@ _SELLER_RULES: tuple[tuple[int, Callable[[_Seller], bool]], ...] = (
     (rules.TTL, lambda s: s.outlived),
     (rules.REGISTRY, lambda s: bool(rules.unsigned(s.ask, s.able))),
     (rules.SECRET, lambda s: any(s.provider not in able for _, able in s.ask.secrets)),
-    (rules.KEPT, lambda s: bool(rules.unkept(s.ask, s.able))),
+    (rules.CHECKPOINT, lambda s: bool(rules.why_not_kept(s.ask, s.able))),
     (rules.MOUNT, lambda s: bool(rules.unmounted(s.ask, s.able))),
     (rules.DISK, lambda s: s.host is not None and bool(s.host.disk)),
     (rules.DRIVER, lambda s: s.host is not None and bool(s.host.driver)),

@@ -24,7 +24,7 @@ _SAID = frozenset(
         rules.FIT,
         rules.REGISTRY,
         rules.SECRET,
-        rules.KEPT,
+        rules.CHECKPOINT,
         rules.MOUNT,
         rules.DISK,
         rules.DRIVER,
@@ -128,7 +128,9 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
                 ),
             )
         )
-    doubted = next((each for each in examples(plan) if each.rule == rules.NAMES[rules.DOUBT]), None)
+    doubted = next(
+        (each for each in examples(plan) if each.rule == rules.NAMES[rules.PRICE_DOUBT]), None
+    )
     if doubted is not None:
         more = f", and {doubted.offers - 1:,} more" if doubted.offers > 1 else ""
         out.append(

@@ -42,7 +42,7 @@ FAULTS = {
     "overtaken": (
         "the work is done only `seconds` later (of real time), when whoever asked may have given up"
     ),
-    "twice": "the request arrives twice, and the answer is that to the second",
+    "twice": "the request is delivered twice; you get the second answer",
     "slow": "the operation takes `seconds` longer (of world time)",
     "op-error": "the operation ends with error `code` and changes nothing",
     "port-closed": "of node.look: ssh's port on a stand-in node does not answer",

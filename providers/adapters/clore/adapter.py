@@ -1,5 +1,5 @@
-"""Clore behind the adapter seam: offers, orders, look-ups. Owns when which call is made; money and
-filters are `market`, codes are `errors`.
+"""Clore behind the adapter seam: offers, orders, look-ups. Owns when which call is made;
+prices are `pricing`, filters are `filters`, codes are `errors`.
 
 An order is sent exactly once and its answer names no order. So an intent is written first, and what
 became of it is read from `my_orders`: by the server, the moment, the orders there were before, and

@@ -153,7 +153,7 @@ CODES: dict[str, Row] = {
         Unsupported,
         ZONE,
         ELSEWHERE,
-        "HTTP 400: a machine type or count that the zone has not",
+        "HTTP 400: a machine type or count that the zone does not offer",
         "2026-11-27",
     ),
     "invalidParameter": Row(

@@ -1,4 +1,4 @@
-"""The way into a declared cluster's machines: a key pair made for it on this machine, its pinned
+"""Connections to a declared cluster's machines: a key pair made for it on this machine, its pinned
 host keys, and the probe that uses them.
 
 Owns the folder `home()/keys/<world>/<owner>/<cluster>`, for this user alone: there before anything

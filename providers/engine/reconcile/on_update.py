@@ -118,7 +118,7 @@ async def accept_drift(case: UpdateCase) -> ClusterRecord:
 
 async def repair(case: UpdateCase) -> ClusterRecord:
     """Does what the declaration's `on_loss` says about machines that are lost."""
-    from providers.engine.reconcile.replace_lost import rejoin
+    from providers.engine.reconcile.rejoin import rejoin
 
     on_loss = case.spec.setup.on_loss
     if on_loss == REPORT:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class Step(NamedTuple):
     """One row.
 
-    `read` and `update` act; `preview` says what an `up` comes to that does not replace the cluster,
-    `replaced` what one that does takes away, `replaces` whether a diff replaces it where no edit
-    does. `observed`, `records` and `next_up` are the same for people (see `as_markdown`).
+    `read` and `update` act (`update` only once a diff has reported a change); `preview` says what
+    an `up` comes to that does not replace the cluster, `replaced` what one that does takes away,
+    `replaces` whether a diff replaces it where no edit does. `observed`, `records` and `next_up`
+    are the same for people (see `as_markdown`).
     """
 
     read: Callable[[ReadCase], ClusterRecord | None]
