@@ -373,6 +373,8 @@ class Console(NamedTuple):
     """The program that carries a port of this machine's loopback to one of that machine's until it
     is ended; the caller adds the two numbers, ours first. None: ports are not carried.
     """
+    folder: str = ""
+    """What precedes the absolute paths of ours there, where a machine has several clusters."""
     ssh: Callable[[Node, Setup, bool], str] | None = None
     """The cloud's own ssh command for this machine, of which the flag says whether it has no
     address that is reached from outside; empty where plain ssh gets there.

@@ -397,7 +397,11 @@ def described(machine: AsyncMachine) -> str:
     `bench: gcp us-central1-a H100:1 spot $3.10/h, ends by itself ...`.
     """
     place, micro_usd = machine.record.placement, machine.record.price.micro_usd
-    label = f" [{LABEL}: no GPU, no cost]" if isinstance(machine._probe, StandInProbe) else ""  # noqa: SLF001 - the same module
+    probe = machine._probe  # noqa: SLF001 - the same module
+    played = isinstance(probe, StandInProbe) and not any(
+        map(probe.is_real, machine.record.machines)
+    )
+    label = f" [{LABEL}: no GPU, no cost]" if played else ""
     price = per_hour(micro_usd) if micro_usd is not None else "at an unknown price"
     gpus = f"{place.times}{machine.gpu}"
     return f"{machine.name}: {machine.where} {gpus} {place.capacity} {price}{label}"

@@ -75,7 +75,11 @@ def start(
     return StartPlan(
         made,
         section,
-        script(made, release="" if manifest is None else manifest.programs.ends_itself),
+        script(
+            made,
+            release="" if manifest is None else manifest.programs.ends_itself,
+            lent=manifest is not None and manifest.capabilities.owned,
+        ),
     )
 
 

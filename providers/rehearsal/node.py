@@ -187,8 +187,13 @@ class StandInProbe(NamedTuple):
         """Whether its line leads anywhere: somebody has looked at it, or it really runs."""
         return self._ssh(node) is not None or (self.stand_in(node).folder / "bin").is_dir()
 
+    def is_real(self, node: Node) -> bool:
+        """Whether it is the user's own machine, which a rehearsal does not play."""
+        return self.ssh is not None and node.handle.provider in self.ssh.own
+
     def _ssh(self, node: Node) -> SshProbe | None:
-        return self.ssh if mode.runs(self.store, node.handle.provider) else None
+        runs = self.is_real(node) or mode.runs(self.store, node.handle.provider)
+        return self.ssh if runs else None
 
     def stand_in(self, node: Node) -> StandIn:
         """The line to the stand-in of a played machine."""
@@ -210,7 +215,7 @@ class StandInProbe(NamedTuple):
 
     async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
         if (ssh := self._ssh(node)) is not None:
-            refused = mode.refused(self.store)
+            refused = "" if self.is_real(node) else mode.refused(self.store)
             return ProbeResult(CLOSED, refused) if refused else await ssh(node, placed)
         fault = self.store.take_fault(
             node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,)

@@ -28,6 +28,8 @@ class Own(NamedTuple):
     login_line: str
     shell: tuple[str, ...] = ()
     port: tuple[str, ...] = ()
+    folder: str = ""
+    """What precedes the absolute paths of ours on that machine."""
 
     @property
     def shown(self) -> str:
@@ -38,7 +40,7 @@ class Own(NamedTuple):
         return False
 
     def path(self, path: str) -> str:
-        return path
+        return f"{self.folder}{path}"
 
     def command(self, text: str) -> LocalCommand:
         return LocalCommand((*self.program, text), _environment())

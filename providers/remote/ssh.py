@@ -197,6 +197,7 @@ class SshProbe(NamedTuple):
                 node.login,
                 shell,
                 port,
+                manifest.console.folder,
             )
         where = endpoint(node, SSH_PORT, maps_ports=node.handle.provider in self.maps_ports)
         if where is None or self.key is None:

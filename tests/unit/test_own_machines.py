@@ -21,7 +21,9 @@ from providers.model.ask import Ask, Choice
 from providers.model.capability import Capabilities
 from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Mark, Order, Setup
 from providers.model.offer import Candidate, Offer
+from providers.model.workload import Process, Program
 from providers.planner import plan
+from providers.workloads.launch.start_script import script
 
 SMI = """#!/bin/sh
 case "$*" in
@@ -230,3 +232,26 @@ def test_every_product_name_means_models_of_the_catalog() -> None:
     assert names.model("NVIDIA A100-SXM4-80GB MIG 1g.10gb", 9_728) == ""
     assert names.model("NVIDIA GeForce RTX 3080", 12_288) == "RTX-3080-12GB"
     assert names.model("NVIDIA GeForce RTX 4090", 49_140) == ""
+
+
+def test_numbers_of_cards_are_those_of_the_lease(here) -> None:
+    """A task that asks for the second card of its lease gets that one, whatever the machine calls
+    it.
+    """
+    here.take("token-first")
+    made = Program("job", (Process("main", "env", (("CUDA_VISIBLE_DEVICES", "0"),)),))
+    handle = here.take("token-second", script(made, lent=True))
+    until(lambda: "succeeded 0" in here.adapter().log(handle))
+    assert "CUDA_VISIBLE_DEVICES=GPU-1\n" in here.adapter().log(handle)
+
+
+def test_a_container_gets_the_cards_of_its_lease_and_its_label(here, tmp_path) -> None:
+    """Also one that is started by hand with all cards; other words of the command stay."""
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>{tmp_path}/calls\n')
+    docker.chmod(0o755)
+    here.take("token-docker", 'docker run --gpus all "an image" --gpus-x; touch "$HOME/done"')
+    until(lambda: any(file.endswith("home/done") for file in here.files()))
+    calls = (tmp_path / "calls").read_text()
+    words = ["run", "--label", "gpus.lease=token-docker", "--gpus", '"device=GPU-0"', "an image"]
+    assert "\n".join([*words, "--gpus-x"]) in calls

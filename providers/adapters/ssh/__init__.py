@@ -10,7 +10,7 @@ from providers.adapters.base import Console, Credentials, Limits, Manifest, Prog
 from providers.errors import NotConfigured, Problem, SpecError
 from providers.model.capability import Capabilities
 from providers.model.host import Host
-from providers.model.worlds import REHEARSAL
+from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 NAME = "ssh"
 ENTER = '. "${GPUS_AGENT_ROOT:-/var/tmp/gpus}/leases/%s/own/env" || exit 255; '
 """What precedes a command on a machine: it runs in its lease."""
+
+DONE = 'env -u GPUS_LEASE GPUS_VERB=done sh "$GPUS_LEASE_FOLDER/agent"'
+"""How what runs in a lease ends it."""
 
 CAPABILITIES = Capabilities(
     provider=NAME,
@@ -44,9 +47,9 @@ CAPABILITIES = Capabilities(
 def connect(
     world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
 ) -> Adapter:
-    """The adapter. `config`: `inventory`, the path of the file that lists the machines. In a
-    rehearsal the word `rehearsal` there stands for made-up machines. No calls; the file is read
-    when a call is made.
+    """The adapter. `config`: `inventory`, the path of the file that lists the machines, which are
+    real in every world: then the adapter's world is the live one. In a rehearsal the word
+    `rehearsal` there stands for made-up machines. No calls; the file is read when a call is made.
     """
     import time
 
@@ -56,15 +59,15 @@ def connect(
     path = config.get("inventory", "")
     if not path:
         return Ssh(world, None, time.time)
-    if world == REHEARSAL:
-        cloud = given(NAME, rehearsed)
-        if path != REHEARSAL:
+    if path == REHEARSAL:
+        if world != REHEARSAL:
             raise NotConfigured(
-                f"ssh: wanted `ssh:inventory: rehearsal` in a rehearsal, found {path}; your own"
-                " machines are used with `gpus:world: live`",
+                f"ssh: wanted the path of your inventory, found `{REHEARSAL}`, whose machines are"
+                " made up; set ssh:inventory",
                 provider=NAME,
                 code="world",
             )
+        cloud = given(NAME, rehearsed)
         return Ssh(world, lambda: inventory.loads(cloud.endpoint()), cloud.now, cloud.untouched)
 
     def read() -> inventory.Inventory:
@@ -73,7 +76,7 @@ def connect(
         except SpecError as error:
             raise NotConfigured(f"ssh: {error}", provider=NAME, code="inventory") from None
 
-    return Ssh(world, read, time.time)
+    return Ssh(LIVE, read, time.time)
 
 
 def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
@@ -88,6 +91,19 @@ def check_options(section: Mapping[str, object]) -> Sequence[Problem]:
     if not isinstance(labels, dict):
         found.append(Problem("labels", "a mapping of names to words", repr(labels)))
     return found
+
+
+def reference(text: str) -> str:
+    """What a secret's text must be: a variable of the environment that pulumi runs in, read when
+    cards are taken; it stands in no state.
+    """
+    import re
+
+    return (
+        ""
+        if re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*", text)
+        else "env:VARIABLE, read where pulumi runs"
+    )
 
 
 def _words(node: Node, config: Mapping[str, str], *more: str) -> tuple[tuple[str, ...], str]:
@@ -132,9 +148,10 @@ MANIFEST = Manifest(
     credentials=Credentials(
         environment=("GPUS_SSH_INVENTORY",),
         settings=("inventory",),
+        reference=reference,
         from_environment=(("inventory", "GPUS_SSH_INVENTORY"),),
     ),
     limits=Limits(host=host_of),
-    console=Console(program=program, shell=shell),
-    programs=Programs(ends_itself='env -u GPUS_LEASE GPUS_VERB=done sh "$GPUS_LEASE_FOLDER/agent"'),
+    console=Console(program=program, shell=shell, folder=".."),
+    programs=Programs(ends_itself=DONE),
 )

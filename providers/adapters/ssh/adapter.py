@@ -9,6 +9,7 @@ does not answer is unknown: neither free nor gone.
 from __future__ import annotations
 
 import json
+import os
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,6 +38,8 @@ from providers.model.machine import (
     Node,
     Ticket,
 )
+from providers.model.secret import referred
+from providers.model.worlds import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -184,11 +187,13 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         placed = order.candidates[0]
         taken: list[Handle] = []
         refusals: list[CloudError] = []
+        # Made-up machines run nothing, and are told nothing.
+        values = secrets(order, os.environ) if self.world == LIVE else {}
         for machine, cards in self._choices(order, refusals):
             if len(taken) == placed.nodes:
                 break
             try:
-                program = agent.take(order, placed, len(taken), cards)
+                program = agent.take(order, placed, len(taken), cards, values)
                 self._ask(machine, program, token=order.token)
             except (NoCapacity, Unsupported, BadCredentials) as refused:
                 refusals.append(refused)
@@ -394,6 +399,23 @@ def _at_once(ask: Callable[[A], B], several: Sequence[A]) -> list[B]:
         return []
     with ThreadPoolExecutor(min(AT_ONCE, len(several))) as pool:
         return list(pool.map(ask, several))
+
+
+def secrets(order: Order, environment: Mapping[str, str]) -> dict[str, str]:
+    """The values of what an order refers to, by `env:VARIABLE` of this environment. Raises
+    NotConfigured for one that is not there; nothing is taken then.
+    """
+    names = {
+        name: reference.removeprefix("env:") for name, reference in referred(order.setup.secrets)
+    }
+    if missing := [each for each in names.values() if not environment.get(each)]:
+        raise NotConfigured(
+            f"ssh: wanted the secrets' values in the environment, found no {', '.join(missing)};"
+            " set them where pulumi runs",
+            provider=PROVIDER,
+            code="secrets",
+        )
+    return {name: environment[each] for name, each in names.items()}
 
 
 def _handle(machine: Machine, token: str) -> Handle:

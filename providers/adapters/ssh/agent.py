@@ -96,6 +96,7 @@ def program(verb: str, token: str = "", **variables: str | int) -> Program:
         "cards": "",
         "ttl": 0,
         "script": "",
+        "secrets": "",
         "changes": "",
         "work": ROOT,
         "boot_script": BOOT_SCRIPT,
@@ -106,8 +107,12 @@ def program(verb: str, token: str = "", **variables: str | int) -> Program:
     return Program(verb, text)
 
 
-def take(order: Order, placed: Candidate, rank: int, cards: Sequence[str]) -> Program:
-    """What takes cards: the first free ones of these."""
+def take(
+    order: Order, placed: Candidate, rank: int, cards: Sequence[str], secrets: Mapping[str, str]
+) -> Program:
+    """What takes cards: the first free ones of these. The secrets' values go to a file that ends
+    with the lease.
+    """
     fields = {
         "name": order.node_names[rank],
         **order.mark._asdict(),
@@ -129,6 +134,7 @@ def take(order: Order, placed: Candidate, rank: int, cards: Sequence[str]) -> Pr
         cards=" ".join(cards),
         ttl=order.setup.ttl_s or 0,
         script=order.setup.script,
+        secrets=shell.assignments(**secrets),
     )
 
 

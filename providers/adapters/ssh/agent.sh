@@ -4,7 +4,7 @@
 # last line is read, so half of it does nothing. A lease is a folder on the machine itself, made and
 # removed under one lock: whoever asks, no card is lent twice.
 : "${verb:?}" "${token?}" "${lease?}" "${count?}" "${cards?}" "${ttl?}" "${script?}"
-: "${changes?}" "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
+: "${secrets?}" "${changes?}" "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
 
 set -u
 umask 022
@@ -186,6 +186,7 @@ furnish() {
   cat >"$own/env" <<ENV || return
 export GPUS_LEASE=$token GPUS_LEASE_FOLDER=$there
 export GPUS_ROOT=$there$work GPUS_CONSOLE=/dev/null GPUS_START_UP=$there/start-up
+export GPUS_SECRETS=$there/secrets
 export GPUS_NODE_RANK=$(echo "$lease" | sed -n 's/^rank=//p')
 export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$listed NVIDIA_VISIBLE_DEVICES=$listed
 export HOME=$there/home PATH=$there/bin:\$PATH
@@ -199,11 +200,24 @@ case " \$* " in
   *) exec $(command -v nvidia-smi) "\$@" ;;
 esac
 SMI
-  chmod 700 "$own/bin/nvidia-smi" || return
+  # Of all cards, a container gets those too; and it is known as the lease's. The inner quotes are
+  # Docker's own: without them a comma ends the value.
+  ! command -v docker >/dev/null || cat >"$own/bin/docker" <<DOCKER || return
+#!/bin/bash
+[ "\$1" = run ] || [ "\$1" = create ] || exec $(command -v docker) "\$@"
+words=("\$1" --label gpus.lease=$token) before=\$1
+for word in "\${@:2}"; do
+  [ "\$before \$word" != "--gpus all" ] || word='"device=$listed"'
+  words+=("\$word") before=\$word
+done
+exec $(command -v docker) "\${words[@]}"
+DOCKER
+  chmod 700 "$own/bin/"* || return
   (
     umask 077
     # shellcheck disable=SC2154 # this program's own text, read by whoever sent it
-    printf '%s\n' "$agent" >"$own/agent" && printf %s "$script" >"$own$boot_script"
+    printf '%s\n' "$agent" >"$own/agent" && printf %s "$script" >"$own$boot_script" &&
+      printf %s "$secrets" >"$own/secrets"
   )
 }
 
@@ -279,7 +293,10 @@ main() {
   done
   exec 9<"$root" || finish no-right
   [ "$verb" != keep ] || { keep; exit 0; }
-  flock -w 15 9 || finish busy
+  # Who asks from elsewhere asks again; what ends its own lease would not.
+  patience=15
+  [ "$verb" != "done" ] || patience=600
+  flock -w "$patience" 9 || finish busy
   for each_one in $(all_leases); do advance "$each_one"; done
   case "$verb" in
     facts)

@@ -74,6 +74,10 @@ def probe(
         name: (manifest, {**world.settings.get(name, {}), **dict(account or ())})
         for name, manifest in world.manifests.items()
         if manifest.console.program is not None
+        and (
+            world.name != REHEARSAL
+            or (manifest.capabilities.owned and not world.is_played(name, account))
+        )
     }
     ssh = SshProbe(key, known_hosts, DEFAULT_USER, mapped, pinned, own)
     if world.name == REHEARSAL:
@@ -178,9 +182,8 @@ def why_unreachable(world: World, provider: str, placed: Ordered, setup: Setup) 
     """
     manifest = world.manifests[provider]
     if manifest.console.program is not None:
-        return (
-            "" if placed.kind == "machine" else f"a {placed.kind} at {provider} takes no commands"
-        )
+        own = placed.kind != "machine" and placed.kind in manifest.capabilities.kinds
+        return f"a {placed.kind} at {provider} takes no commands" if own else ""
     if not manifest.capabilities.ssh:
         return f"{provider} takes no ssh"
     return (

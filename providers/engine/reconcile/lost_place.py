@@ -14,8 +14,13 @@ LOST_BLOCK_S = 600.0
 
 
 def block_lost_place(world: World, record: ClusterRecord) -> None:
-    """Leaves the record's place alone for `LOST_BLOCK_S`; a reservation stays usable."""
+    """Leaves the record's place alone for `LOST_BLOCK_S`; a reservation stays usable, and so does a
+    machine of the user's own: nobody took it, and once it answers again it is free.
+    """
     place = record.placement
+    manifest = world.manifests.get(place.provider)
+    if manifest is not None and manifest.capabilities.owned:
+        return
     if place.provider and place.region and not place.reservation:
         scope = Scope(*place[:5], place.capacity)
         world.journal.block(

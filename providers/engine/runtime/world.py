@@ -182,6 +182,12 @@ class World:
         self._drafted = False
         self._pool: ThreadPoolExecutor | None = None
 
+    def is_played(self, provider: str, account: Account | None = None) -> bool:
+        """Whether this provider's machines are stand-ins: in a rehearsal, all but the user's own.
+        Connects as `adapter` does.
+        """
+        return self.name == REHEARSAL and self.adapter(provider, account).world == REHEARSAL
+
     @property
     def clock(self) -> Clock:
         """The real clock, or the rehearsal's: see `providers.engine.runtime.clock`."""

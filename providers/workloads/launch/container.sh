@@ -103,7 +103,7 @@ run_in_container() {
     path=$(there "$path")
     gpus_command+=(-v "$path:$path" -w "$HOME")
   done
-  [ -z "$kept" ] || gpus_command+=(-v "$kept:$kept")
+  [ -z "$kept" ] || gpus_command+=(-v "$kept${at-:$kept}")
   gpus_command+=(${models[@]+"${models[@]}"})
   for entry in "${!mount_paths[@]}"; do
     path=${mount_paths[entry]}

@@ -52,11 +52,12 @@ other nodes, and a service's token.
 """
 
 
-def script(program: Program, *, release: str = "", inside: bool = False) -> str:
+def script(program: Program, *, release: str = "", inside: bool = False, lent: bool = False) -> str:
     """The whole text. Several nodes wait until the engine has written their addresses to `peers` in
     the folder; the first one leads. `release` is the line that ends the machine after a job with
     `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already,
-    where the provider itself has mounted its buckets.
+    where the provider itself has mounted its buckets. `lent`: in a lease on a machine of the user's
+    own.
     """
     kept, job = program.checkpoint, program.kind == "job"
     to = "" if kept is None or kept.to.startswith("volume:") else kept.to
@@ -135,6 +136,8 @@ def script(program: Program, *, release: str = "", inside: bool = False) -> str:
     if to and kept is not None:
         parts.append("checkpoint")
         given |= {"save_every": kept.every_s}
+    if lent:
+        parts.append("lease")
     return shell.program(__file__, "start", *parts, **given)
 
 

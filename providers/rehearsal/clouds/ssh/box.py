@@ -8,6 +8,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.model.workload import BOOT_SCRIPT, ROOT
+from providers.rehearsal import script
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -43,8 +46,19 @@ class Lent(NamedTuple):
     """A lease as its file on a box has it."""
 
     box: Box
+    folder: Path
     fields: dict[str, str]
     begun: float
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its box was started anew since."""
+        return self.fields["boot"] != f"boot-{int_of(self.folder.parents[2] / 'boots')}"
+
+    @property
+    def machine(self) -> str:
+        """Its native id."""
+        return f"{self.box.name}/{self.folder.name}"
 
 
 def root(store: Store) -> Path:
@@ -66,7 +80,11 @@ def folder(store: Store, box: Box) -> Path:
 
 def boots(store: Store, box: Box) -> int:
     """How often it was started anew."""
-    file = root(store) / box.name / "boots"
+    return int_of(root(store) / box.name / "boots")
+
+
+def int_of(file: Path) -> int:
+    """The number in a file; 0 where there is none."""
     return int(file.read_text()) if file.exists() else 0
 
 
@@ -82,7 +100,24 @@ def lent(store: Store) -> Iterator[Lent]:
         for file in sorted((root(store) / box.name / "agent" / "leases").glob("*/lease")):
             fields = dict(line.split("=", 1) for line in file.read_text().splitlines())
             if not 0 < int(fields["end"]) <= now:
-                yield Lent(box, fields, float((file.parent / "begun").read_text()))
+                begun = float((file.parent / "begun").read_text())
+                yield Lent(box, file.parent, fields, begun)
+
+
+def play(store: Store, each: Lent) -> bool:
+    """Writes the log that what runs there would have written by now; whether it has ended the
+    lease.
+    """
+    own = each.folder / "own"
+    given = (own / BOOT_SCRIPT.lstrip("/")).read_text()
+    code = store.exit_code(PROVIDER, each.box.name, each.box.name)
+    job_s, now = store.latency(PROVIDER, "job"), store.now()
+    lines = script.told(store, each.machine, given, each.begun, now, job_s, code)
+    if each.is_lost or not lines:
+        return False
+    (own / ROOT.lstrip("/") / "log").write_text("".join(f"{line}\n" for _, line in lines))
+    over = script.over(store, PROVIDER, (store.work(each.machine) or (0.0, given))[1], each.begun)
+    return over is not None and over <= now
 
 
 def is_sold_out(store: Store, box: Box) -> bool:

@@ -45,13 +45,13 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
     # Whole seconds, as a box counts.
     now = int(store.now())
     found = []
-    for box, fields, begun in boxes.lent(store):
-        lost = fields["boot"] != f"boot-{boxes.boots(store, box)}"
+    for each in boxes.lent(store):
+        box, fields = each.box, each.fields
         found.append(
             RehearsedMachine(
                 PROVIDER,
                 fields["name"],
-                "LOST" if lost else "RUNNING" if begun <= now else "STARTING",
+                "LOST" if each.is_lost else "RUNNING" if each.begun <= now else "STARTING",
                 box.name,
                 box.name,
                 box.product,
@@ -69,10 +69,7 @@ def preempt(store: Store, name: str) -> int:
     of this name that were.
     """
     hit = [
-        each.box
-        for each in boxes.lent(store)
-        if each.fields["name"] == name
-        and each.fields["boot"] == f"boot-{boxes.boots(store, each.box)}"
+        each.box for each in boxes.lent(store) if each.fields["name"] == name and not each.is_lost
     ]
     for box in hit:
         boxes.reboot(store, box)

@@ -116,6 +116,10 @@ class _Session(socketserver.StreamRequestHandler):
             + (float(str(settings.get("seconds", 0))) if kind == "slow" else 0),
             "GPUS_DELETE_S": store.latency(PROVIDER, "delete"),
         }
+        for each in list(boxes.lent(store)):
+            if each.box == box and boxes.play(store, each):
+                agent = f"exec sh {each.folder}/own/agent"
+                _Run(store, box, agent, {"GPUS_VERB": "done", "GPUS_DELETE_S": "0"}).answer(b"")
         ran = _Run(store, box, command, {name: f"{each:.0f}" for name, each in delays_s.items()})
         self.wfile.write(ran.greeting)
         program = self.rfile.read()

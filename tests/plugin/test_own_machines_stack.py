@@ -1,0 +1,103 @@
+"""`pulumi up -s train-ddp-own` by the real engine on two machines of one's own: real ssh servers,
+real processes, a real bucket folder. Only cards and torch are played.
+"""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.plugin.boxes import boxes
+from tests.plugin.conftest import BIN, wait_until
+
+__all__ = ["boxes"]
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def stack(project, boxes, tmp_path):
+    """The declared stack with these boxes; what it trains with is on them, not in an image."""
+    made = project("train-ddp-own")
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(json.dumps({"machines": [box.entry() for box in boxes]}))
+    made.edit("ssh:inventory: rehearsal", f"ssh:inventory: {inventory}")
+    made.edit("        image: pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime\n", "")
+    made.edit("/opt/out", str(tmp_path / "out"))
+    made.edit("every: 1m", "every: 10s")
+    made.env |= {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "kept-secret"}
+    return made
+
+
+def gpus(made, *words) -> str:
+    done = subprocess.run(
+        [str(BIN / "gpus"), *words],
+        check=False,
+        env=made.env,
+        cwd=made.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, tmp_path) -> None:
+    """Two boxes train together; both are unplugged; the next `up` goes on from the checkpoint, and
+    once it is done nothing is left there but logs.
+    """
+    stack.up()
+    assert [len(box.leases) for box in boxes] == [1, 1]
+    wait_until((tmp_path / "bucket" / "checkpoint").exists, 25)
+    said = gpus(stack, "logs", "train")
+    assert "begins at step 0" in said, said
+    shown = gpus(stack, "ssh", "train", "--", "echo $CUDA_VISIBLE_DEVICES; pwd")
+    assert "GPU-box-1-0,GPU-box-1-1" in shown and str(boxes[0].root) in shown, shown
+    gpus(stack, "cp", "train:train.py", str(tmp_path / "copied"))
+    assert (tmp_path / "copied").read_text() == (stack.folder / "stacks/train.py").read_text()
+    for box in reversed(boxes):
+        box.power_off()
+    (tmp_path / "out" / "checkpoint").unlink()
+    for box in boxes:
+        box.start()
+    stack.up("--refresh")
+    wait_until(lambda: all("train: done" in box.log for box in boxes), 15)
+    assert all("begins at step 0" in box.log for box in boxes)
+    assert any(f"begins at step {step}" in boxes[0].log for step in range(1, 60)), boxes[0].log
+    wait_until(lambda: not any(box.leases for box in boxes))
+    stack.destroy()
+    for box in boxes:
+        assert (box.files, box.leases) == ([], []), box.files
+        assert box.processes() == []
+    state = "".join(path.read_text() for path in (stack.folder / "state").rglob("*.json"))
+    assert "kept-secret" not in state
+
+
+def test_where_the_boxes_are_taken_a_cloud_serves(stack, boxes) -> None:
+    """Somebody works on one of them without a lease: the same stack takes two of the cloud's, and
+    nothing of the boxes.
+    """
+    boxes[1].used(0)
+    stack.up()
+    outputs = stack.cluster()["outputs"]
+    assert (outputs["provider"], outputs["gpu_type"], outputs["nodes"]) == ("gcp", "L4", 2)
+    assert [box.leases for box in boxes] == [[], []]
+    stack.destroy()
+    assert stack.machines() == []
+
+
+def test_made_up_boxes_play_the_run_and_leave_nothing(project) -> None:
+    """As it stands in the repository, without any box: the run is played to its end, which gives the
+    boxes back.
+    """
+    made = project("train-ddp-own")
+    made.up()
+    assert [each["provider"] for each in made.machines()] == ["ssh", "ssh"]
+    made.rehearse("advance", "3m")
+    said = made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
+    assert "Traceback" not in said
+    done = made.cluster()["outputs"]
+    assert (done["status"], done["detail"]) == ("ended", "exit code 0"), done
+    made.destroy()
+    assert made.machines() == []
