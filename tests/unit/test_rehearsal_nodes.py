@@ -3,6 +3,8 @@ is told where it refuses.
 """
 
 import asyncio
+import os
+import subprocess
 
 import pytest
 
@@ -10,7 +12,7 @@ from providers.cli.rehearse import run
 from providers.engine import operations
 from providers.errors import GpusError, SpecError
 from providers.rehearsal.node import StandInProbe
-from providers.rehearsal.nodes import converge, docker, mode
+from providers.rehearsal.nodes import converge, docker, image, mode
 from providers.rehearsal.store import open_store
 from providers.remote.ssh import SshProbe
 from providers.testing.bench import Bench
@@ -100,3 +102,22 @@ def test_no_docker_is_told_with_the_way_back(world, monkeypatch) -> None:
         run(["nodes", "docker"])
     assert mode.of(world[0]) == mode.PLAYED
     assert run(["nodes", "played"]) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize(
+    ("flags", "writes"),
+    [
+        (("--implicit-dirs", "-o", "allow_other", "-o", "ro", "data"), False),
+        (("--allow-other", "--read-only", "--prefix", "x/", "data"), False),
+        (("--allow-other", "--allow-delete", "--allow-overwrite", "data"), True),
+    ],
+)
+def test_a_mounted_bucket_is_an_empty_folder_in_its_mode(tmp_path, flags, writes) -> None:
+    """As a start-up script mounts it, with either tool."""
+    text = f'sh "$1" {" ".join(flags)} "$2" && ls -A "$2" && touch "$2/x"; echo $?; umount "$2"'
+    words = ["sh", "-c", text, "-", str(image.CONTEXT / "bucket.sh"), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    said = done.stdout.splitlines()
+    assert said[0].endswith(f"an empty folder is mounted at {tmp_path}")
+    assert (said[1:] == ["0"]) == writes and len(said) == 2, done.stderr

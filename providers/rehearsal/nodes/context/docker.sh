@@ -20,8 +20,13 @@ image_of() {
   done
 }
 
-if [ "${1:-}" = run ]; then
-  image=$(image_of "$@")
+# Who looks whether an image is here would sign in to its registry if it were not.
+image=""
+case "${1:-} ${2:-}" in
+  "run "*) image=$(image_of "$@") ;;
+  "image inspect") image=${3:-} ;;
+esac
+if [ -n "$image" ]; then
   "$docker" image inspect "$image" >/dev/null 2>&1 || /usr/lib/rehearsal/make_image.sh "$image" >&2
 fi
 exec "$docker" "$@"

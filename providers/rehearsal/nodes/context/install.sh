@@ -7,6 +7,8 @@ mkdir -p /etc/rehearsal /etc/docker
 cp ./*.service ./*.socket /etc/systemd/system/
 cp daemon.json /etc/docker/daemon.json
 ln -s /usr/lib/rehearsal/docker.sh /usr/local/bin/docker
+ln -s /usr/lib/rehearsal/bucket.sh /usr/local/bin/gcsfuse
+ln -s /usr/lib/rehearsal/bucket.sh /usr/local/bin/mount-s3
 ln -s /usr/lib/rehearsal/gpu_hook.sh /usr/bin/nvidia-container-runtime-hook
 ln -s /etc/rehearsal/nvidia-smi /usr/bin/nvidia-smi
 systemctl enable rehearsal-boot.service rehearsal-start-up.service rehearsal-metadata.socket
