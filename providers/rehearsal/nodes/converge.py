@@ -91,6 +91,7 @@ def _bring(store: Store, cloud: CloudNodes, booted: Booted, state: str) -> None:
         machine.tell(store, booted)
         machine.restart(store, booted)
     elif state not in _RUNS:
+        machine.keep_console(store, booted.key)
         cloud.powered_off(store, booted.key)
         return
     elif digest != booted.digest:

@@ -129,11 +129,18 @@ def remove(store: Store, key: str) -> None:
 
 
 def console(store: Store, key: str) -> str:
-    """What it wrote on its console, since it was made; empty where it has no container."""
+    """What it wrote on its console, since it was made. Of one that powered itself off, what was
+    kept; empty where it has neither.
+    """
     try:
         return docker.call("logs", container(store, key))
     except docker.DockerError:
-        return ""
+        return store.value(f"console {key}")
+
+
+def keep_console(store: Store, key: str) -> None:
+    """So that a cloud still has it when the container is gone: how a job ended stands there."""
+    store.set_value(f"console {key}", console(store, key))
 
 
 def _packed(files: Iterable[tuple[str, str]]) -> bytes:

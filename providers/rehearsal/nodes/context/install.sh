@@ -6,6 +6,7 @@ chmod 755 ./*.sh
 mkdir -p /etc/rehearsal /etc/docker
 cp ./*.service ./*.socket /etc/systemd/system/
 cp daemon.json /etc/docker/daemon.json
+ln -s /usr/lib/rehearsal/gcloud.sh /usr/local/bin/gcloud
 ln -s /usr/lib/rehearsal/docker.sh /usr/local/bin/docker
 ln -s /usr/lib/rehearsal/bucket.sh /usr/local/bin/gcsfuse
 ln -s /usr/lib/rehearsal/bucket.sh /usr/local/bin/mount-s3

@@ -4,7 +4,7 @@
 set -eu
 image=$1
 programs="vllm text-generation-launcher llama-server ollama python python3 torchrun accelerate
-  deepspeed ray hf nvidia-smi"
+  axolotl deepspeed ray hf nvidia-smi"
 set -- --change "ENV PATH=/bin"
 case "$image" in
   vllm/vllm-openai*) set -- "$@" --change 'ENTRYPOINT ["vllm","serve"]' ;;

@@ -2,6 +2,7 @@
 # Stands for a program of an image: a server answers its health check, and a list of models to who
 # has the token; anything else says what it was asked for.
 name=${0##*/}
+[ $# != 0 ] || set -- ""
 port="" model="" before=""
 for word in "$@"; do
   case "$before" in
@@ -10,7 +11,7 @@ for word in "$@"; do
   esac
   before=$word
 done
-[ "$name" != ollama ] || port=${OLLAMA_HOST##*:}
+[ "$name $1" != "ollama serve" ] || port=${OLLAMA_HOST##*:}
 echo "rehearsal stand-in: $name $*"
 [ -n "$port" ] || exit 0
 export GPUS_STAND_IN_MODEL="$model"
