@@ -17,6 +17,10 @@ from tests.launchers.docker import Daemon, daemon
 __all__ = ["daemon", "nodes"]
 
 
+_ROUTE = "\t000012C6\t"
+"""198.18.0.0, as the kernel lists it: of another daemon, or left by one that was killed."""
+
+
 def base_of(daemon: Daemon) -> None:
     """Debian as the published base image has it."""
     folder = Path(tempfile.mkdtemp(prefix="gpus-base-", dir=daemon.folder))
@@ -47,6 +51,8 @@ def nodes(daemon: Daemon, monkeypatch_module: pytest.MonkeyPatch) -> Iterator[Da
         pytest.skip("needs debootstrap: apt-get install debootstrap")
     with Path(tempfile.gettempdir(), "gpus-nodes-tests.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if _ROUTE in Path("/proc/net/route").read_text():
+            pytest.fail(f"wanted {machine.RANGE} for the tests' machines, found a route to it")
         base_of(daemon)
         monkeypatch_module.setenv("DOCKER_HOST", daemon.host)
         try:
