@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from providers.adapters.ssh import agent, inventory, names, transport
 from providers.adapters.ssh.adapter import Ssh
 from providers.catalog import names as models
 from providers.catalog.table import table
+from providers.engine.runtime.world import open_world
 from providers.errors import NoCapacity, NotConfigured, OutcomeUnknown, SpecError, Transient
 from providers.model.ask import Ask, Choice
 from providers.model.capability import Capabilities
@@ -222,6 +223,63 @@ def test_every_problem_of_an_inventory_is_told_with_its_path() -> None:
     text = str(told.value)
     for part in ("boxes", "[0].port", "[0].gpus", "[0].usd_per_gpu_hour", "[1].host", "[2]"):
         assert part in text, text
+
+
+@pytest.mark.parametrize("given", [None, True, 1.5, "", [], ["a"], {"a": "b"}, "a\nb"])
+@pytest.mark.parametrize("field", ["name", "host", "user", "key", "host_key", "address", "port"])
+def test_a_field_of_an_inventory_is_of_its_kind_or_refused(field, given) -> None:
+    """Nothing is turned into a text or a number that somebody did not write."""
+    with pytest.raises(SpecError) as told:
+        inventory.read({"machines": [{"host": "h", field: given}]}, "inv.yaml")
+    assert f"machines[0].{field}: wanted" in str(told.value)
+
+
+def test_a_machine_stands_once_in_an_inventory() -> None:
+    """By its host and port; one that is retired may have left its address to another. A machine is
+    called by its host, whatever letters that has.
+    """
+    hosts = [{"name": "a", "host": "h"}, {"name": "b", "host": "h"}]
+    with pytest.raises(SpecError, match="each machine once, found h, port 22, 2 times"):
+        inventory.read({"machines": hosts}, "inv.yaml")
+    inventory.read({"machines": [{**hosts[0], "retired": True}, hosts[1]]}, "inv.yaml")
+    inventory.read({"machines": [hosts[0], {**hosts[1], "port": 23}]}, "inv.yaml")
+    read = inventory.read({"machines": [{"host": "fe80::1"}, {"host": "My_Box.lab"}]}, "inv.yaml")
+    assert [each.name for each in read.machines] == ["fe80-1", "my-box-lab"]
+
+
+def test_one_machine_by_two_names_is_not_two_nodes(here) -> None:
+    """The second node's order finds the first's lease there, and is refused; nothing stays."""
+    local = inventory.Machine("one", "local", micro_usd=0)
+    twice = inventory.Inventory((local, local._replace(name="two")))
+    adapter = Ssh("live", lambda: twice, time.time)
+    ask = Ask((Choice("RTX-4090", 1, nodes=2),))
+    offer = next(each for each in adapter.offers_for(ask))
+    order = here.order("token-two")
+    order = order._replace(
+        candidates=(Candidate(1, 0, offer, 2, "", 0),), node_names=("n-0", "n-1")
+    )
+    with pytest.raises(NoCapacity):
+        adapter.submit(order)
+    until(lambda: here.cards() == [])
+
+
+def test_the_inventory_is_found_by_the_environment_too(tmp_path, monkeypatch) -> None:
+    """By any command, in the live world; what the stack says comes first, and a rehearsal takes
+    nobody's boxes because of a variable.
+    """
+    monkeypatch.setenv("GPUS_SSH_INVENTORY", f"{tmp_path}/absent.yaml")
+    with (
+        closing(open_world("live")) as world,
+        pytest.raises(NotConfigured, match=r"absent\.yaml"),
+    ):
+        world.adapter("ssh").check()
+    with (
+        closing(open_world("live", {"ssh": {"inventory": "other.yaml"}})) as world,
+        pytest.raises(NotConfigured, match=r"other\.yaml"),
+    ):
+        world.adapter("ssh").check()
+    with closing(open_world("rehearsal")) as world:
+        assert world.settings == {}
 
 
 def test_every_product_name_means_models_of_the_catalog() -> None:

@@ -139,6 +139,8 @@ lent() {
 
 take() {
   if [ -d "$leases/$token" ]; then
+    # Another node's: this machine is in the inventory twice, by two names.
+    [ "$(value "$token" rank)" = "$(echo "$lease" | sed -n 's/^rank=//p')" ] || finish taken
     tell_leases
     finish ok
   fi

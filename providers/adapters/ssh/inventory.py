@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,13 +14,14 @@ from providers.errors import Problem, SpecError
 from providers.model.money import micro_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 LOCAL = "local"
 """The host that is this machine itself: no ssh."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,253}[A-Za-z0-9])?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_KEY = re.compile(r"[^\x00-\x1f]+")
 _HOST_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/=]+")
 
 
@@ -74,15 +76,12 @@ def read(raw: Mapping[str, object], where: str) -> Inventory:
     listed = raw.get("machines")
     if not isinstance(listed, list) or not listed:
         wanted = "a list of at least one machine, each with a host"
-        raise SpecError([*found, Problem(f"{where}: machines", wanted, type(listed).__name__)])
+        shown = "none" if not listed else type(listed).__name__
+        raise SpecError([*found, Problem(f"{where}: machines", wanted, shown)])
     machines = [
         _machine(each, f"{where}: machines[{index}]", found) for index, each in enumerate(listed)
     ]
-    names = [each.name for each in machines]
-    found.extend(
-        Problem(f"{where}: machines", "a name of its own for each", f"two {name}")
-        for name in sorted({each for each in names if names.count(each) > 1})
-    )
+    found.extend(_twice(machines, where))
     words = raw.get("transport", ["ssh"])
     if not isinstance(words, list) or not words or not all(isinstance(each, str) for each in words):
         found.append(Problem(f"{where}: transport", 'words, as in ["ssh"]', repr(words)))
@@ -92,12 +91,30 @@ def read(raw: Mapping[str, object], where: str) -> Inventory:
     return Inventory(tuple(machines), tuple(str(each) for each in words))
 
 
+def _twice(machines: Sequence[Machine], where: str) -> Iterator[Problem]:
+    """Two machines of one name, or one machine twice: it would lend the same lease as two."""
+    names = Counter(each.name for each in machines if each.name)
+    doors = Counter((each.host, each.port) for each in machines if not each.retired and each.host)
+    for name, times in sorted(names.items()):
+        if times > 1:
+            yield Problem(f"{where}: machines", "a name of its own for each", f"two {name}")
+    for (host, port), times in sorted(doors.items()):
+        if times > 1:
+            yield Problem(
+                f"{where}: machines",
+                "each machine once",
+                f"{host}, port {port}, {times} times",
+                "keep one of them, with all its cards",
+            )
+
+
 _TEXTS = {
-    "name": (_NAME, "small letters, digits and -, at most 40"),
+    "name": (_NAME, "a text of small letters, digits and -, at most 40"),
     "host": (_HOST, "a name or an address, or `local`"),
     "user": (_USER, "a user name"),
     "host_key": (_HOST_KEY, "the key's type and its text, as ssh-keyscan prints them"),
     "address": (_HOST, "a name or an address"),
+    "key": (_KEY, "the path of a private key, in one line"),
 }
 
 
@@ -105,36 +122,35 @@ def _machine(raw: object, where: str, found: list[Problem]) -> Machine:
     if not isinstance(raw, dict):
         found.append(Problem(where, "a mapping with a host", type(raw).__name__))
         return Machine("", "")
-    known = {*_TEXTS, "port", "key", "gpus", "usd_per_gpu_hour", "labels", "retired"}
+    known = {*_TEXTS, "port", "gpus", "usd_per_gpu_hour", "labels", "retired"}
     found.extend(
         Problem(f"{where}.{key}", f"one of {', '.join(sorted(known))}", repr(key))
         for key in sorted(raw.keys() - known)
     )
-    raw = {"name": str(raw.get("host", "")).lower().replace(".", "-"), **raw}
-    texts = {"host": "", "key": ""}
+    raw = {"name": _name_of(raw.get("host")), **raw}
+    texts = {"name": "", "host": ""}
     for key, (pattern, wanted) in _TEXTS.items():
-        if key in raw or key == "host":
-            texts[key] = str(raw.get(key, ""))
-            if not pattern.fullmatch(texts[key]):
-                found.append(Problem(f"{where}.{key}", wanted, repr(raw.get(key))))
-    if "key" in raw:
-        texts["key"] = str(raw["key"])
-        if not texts["key"]:
-            found.append(Problem(f"{where}.key", "the path of a private key", "nothing"))
+        given = raw.get(key)
+        if isinstance(given, str) and pattern.fullmatch(given):
+            texts[key] = given
+        elif key in raw or key == "host":
+            found.append(Problem(f"{where}.{key}", wanted, _shown(given)))
     port = raw.get("port", 22)
-    if not isinstance(port, int) or not 1 <= port <= 65_535:
-        found.append(Problem(f"{where}.port", "a number from 1 to 65535", repr(port)))
+    if type(port) is not int or not 1 <= port <= 65_535:
+        found.append(Problem(f"{where}.port", "a number from 1 to 65535", _shown(port)))
         port = 22
     gpus = raw.get("gpus", [])
     if not isinstance(gpus, list) or any(type(each) is not int or each < 0 for each in gpus):
-        found.append(Problem(f"{where}.gpus", "whole numbers, as in [0, 1]", repr(gpus)))
+        found.append(Problem(f"{where}.gpus", "whole numbers, as in [0, 1]", _shown(gpus)))
         gpus = []
     labels = raw.get("labels", {})
-    if not isinstance(labels, dict):
-        found.append(Problem(f"{where}.labels", "a mapping of names to words", repr(labels)))
+    if not isinstance(labels, dict) or any(
+        not isinstance(word, (str, int, float)) for word in labels.values()
+    ):
+        found.append(Problem(f"{where}.labels", "a mapping of names to words", _shown(labels)))
         labels = {}
     if type(raw.get("retired", False)) is not bool:
-        found.append(Problem(f"{where}.retired", "true or false", repr(raw["retired"])))
+        found.append(Problem(f"{where}.retired", "true or false", _shown(raw["retired"])))
     return Machine(
         **texts,
         port=port,
@@ -143,6 +159,15 @@ def _machine(raw: object, where: str, found: list[Problem]) -> Machine:
         labels=tuple(sorted((str(name), str(word)) for name, word in labels.items())),
         retired=raw.get("retired") is True,
     )
+
+
+def _name_of(host: object) -> str:
+    """How a machine without a name is called: its host, in the letters of a name."""
+    return re.sub(r"[^a-z0-9]+", "-", str(host).lower())[:40].strip("-") or "-"
+
+
+def _shown(given: object) -> str:
+    return "nothing" if given is None else repr(given)
 
 
 def _price(raw: object, where: str, found: list[Problem]) -> int | None:

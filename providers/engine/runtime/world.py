@@ -6,6 +6,7 @@ SDK, asyncio or sqlite3 until they are needed: a plan opens a world too.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from functools import cached_property
@@ -395,6 +396,20 @@ class World:
                 self._journal = None
 
 
+def _with_environment(
+    world: str,
+    settings: Mapping[str, Mapping[str, str]],
+    manifests: Mapping[str, Manifest],
+) -> dict[str, Mapping[str, str]]:
+    """The settings, live with those that stand only in the environment, by whatever command."""
+    found = dict(settings)
+    for name, manifest in manifests.items() if world == LIVE else ():
+        for key, variable in manifest.credentials.from_environment:
+            if not found.get(name, {}).get(key) and (text := os.environ.get(variable)):
+                found[name] = {**found.get(name, {}), key: text}
+    return found
+
+
 def open_world(
     name: str,
     settings: Mapping[str, Mapping[str, str]] | None = None,
@@ -425,7 +440,7 @@ def open_world(
             say("warning", line)
     return World(
         name,
-        MappingProxyType(dict(settings or {})),
+        MappingProxyType(_with_environment(name, settings or {}, manifests)),
         say,
         manifests,
         offers,
