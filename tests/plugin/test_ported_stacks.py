@@ -34,53 +34,57 @@ SERVICES = {
 """The same. A service's `up` ends only once its health check answers."""
 
 
-def together(project, stacks, keep=()):
-    """A project that declares the clusters of all these stacks, each under its stack's name. The
-    machines of `keep` stay when their job is done.
-    """
-    made = project()
+CHECKS_TOKENS = {"serve-llama-3", "serve-gpt-oss", "serve-mistral-tgi"}
+
+
+def running(project, stack, **workload):
+    """The project with that stack, on machines that run; more of its workload."""
+    made = project(stack)
     declared = yaml.safe_load(made.file.read_text())
-    clusters = declared["config"]["gpus:clusters"] = {}
-    for stack in stacks:
-        file = made.folder / "stacks" / f"Pulumi.{stack}.yaml"
-        (clusters[stack],) = yaml.safe_load(file.read_text())["config"]["gpus:clusters"].values()
-        if stack in keep:
-            clusters[stack]["workload"]["on_done"] = "keep"
+    (cluster,) = declared["config"]["gpus:clusters"].values()
+    cluster["workload"].update(workload)
     made.file.write_text(yaml.safe_dump(declared))
     made.rehearse("nodes", "docker")
     return made
 
 
-def started(made, stack):
-    """What the stand-ins of programs say on a cluster's first machine."""
-    said = gpus(made, "logs", stack, "--lines", "0")
+def name_of(made):
+    """The name of its one cluster."""
+    (name,) = yaml.safe_load(made.file.read_text())["config"]["gpus:clusters"]
+    return name
+
+
+def started(made):
+    """What the stand-ins of programs say on its first machine."""
+    said = gpus(made, "logs", name_of(made), "--lines", "0")
     return [line for line in said.splitlines() if "rehearsal stand-in: " in line]
 
 
-def test_each_ported_job_runs_to_its_end_and_leaves_nothing(project, nodes) -> None:
-    """One `up` of five jobs, three of them on two machines; each program ends with 0. Machines of
-    all but one are kept, since nobody can ask a machine that is off what it ran.
+@pytest.mark.parametrize("stack", JOBS)
+def test_a_ported_job_runs_to_its_end_and_leaves_nothing(project, nodes, stack) -> None:
+    """Its program ends with 0. The machines of all but one are kept, since nobody can ask a machine
+    that is off what it ran.
     """
-    made = together(project, JOBS, keep=JOBS.keys() - {ENDS_ITSELF})
+    made = running(project, stack, **({} if stack == ENDS_ITSELF else {"on_done": "keep"}))
     made.up()
-    for stack, asked in JOBS.items():
-        assert "exit code 0" in gpus(made, "wait", stack)
-        if stack != ENDS_ITSELF:
-            assert [line for line in started(made, stack) if re.search(asked, line)], stack
+    assert "exit code 0" in gpus(made, "wait", name_of(made))
+    if stack != ENDS_ITSELF:
+        assert [line for line in started(made) if re.search(JOBS[stack], line)]
     made.destroy()
     assert nodes.running() == []
 
 
-def test_each_ported_service_answers_and_leaves_nothing(project, nodes) -> None:
-    """One `up` of five services; those with a token show it nobody, and refuse who has none."""
-    made = together(project, SERVICES)
+@pytest.mark.parametrize("stack", SERVICES)
+def test_a_ported_service_answers_and_leaves_nothing(project, nodes, stack) -> None:
+    """It is what its stack says; one with a token refuses who has none."""
+    made = running(project, stack)
     made.up()
-    for stack, asked in SERVICES.items():
-        assert [line for line in started(made, stack) if re.search(asked, line)], stack
-    out = json.loads(made.run("stack", "output", "-s", made.stack, "--json", "--show-secrets"))
-    for stack in ("serve-llama-3", "serve-gpt-oss", "serve-mistral-tgi"):
-        models = f"{out[stack]['endpoints'][0]}/v1/models"
+    assert [line for line in started(made) if re.search(SERVICES[stack], line)]
+    out = json.loads(made.run("stack", "output", "-s", stack, "--json", "--show-secrets"))
+    name = name_of(made)
+    if stack in CHECKS_TOKENS:
+        models = f"{out[name]['endpoints'][0]}/v1/models"
         assert answer(models)[0] == 401
-        assert answer(models, out[f"{stack}_token"])[0] == 200
+        assert answer(models, out[f"{name}_token"])[0] == 200
     made.destroy()
     assert nodes.running() == []
