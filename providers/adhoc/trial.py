@@ -372,7 +372,8 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
     made = program(overlay, record.placement.gpu_type, record.placement.gpu_count)
     manifest = machine.inner.opened.manifests.get(record.provider)
     inside = manifest is not None and manifest.programs.runs is not None
-    text = script(made, inside=inside)
+    lent = manifest is not None and manifest.capabilities.owned
+    text = script(made, inside=inside, lent=lent)
     if inside and overlay.spec.secrets:
         text = f"{inherited(sorted(overlay.spec.secrets))}{text}"
     for process in made.processes:

@@ -101,3 +101,15 @@ def test_made_up_boxes_play_the_run_and_leave_nothing(project) -> None:
     assert (done["status"], done["detail"]) == ("ended", "exit code 0"), done
     made.destroy()
     assert made.machines() == []
+
+
+def test_a_trial_on_an_own_machine_finds_its_secrets_and_leaves_nothing(stack, boxes) -> None:
+    """Its start-up script is the one of a lease, as with `up`."""
+    stack.edit("        launcher: torchrun\n", "")
+    stack.edit(
+        "command: train.py --epochs 3", "command: echo ${#AWS_SECRET_ACCESS_KEY} $HOME && true"
+    )
+    said = gpus(stack, "run", "-s", "train-ddp-own", "--on", "RTX-4090:2", "--yes")
+    assert f"{len('kept-secret')} {boxes[0].root}" in said, said
+    assert "kept-secret" not in said
+    assert [box.leases for box in boxes] == [[], []]

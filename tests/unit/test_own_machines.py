@@ -17,7 +17,14 @@ from providers.adapters.ssh.adapter import Ssh
 from providers.catalog import names as models
 from providers.catalog.table import table
 from providers.engine.runtime.world import open_world
-from providers.errors import NoCapacity, NotConfigured, OutcomeUnknown, SpecError, Transient
+from providers.errors import (
+    BadCredentials,
+    NoCapacity,
+    NotConfigured,
+    OutcomeUnknown,
+    SpecError,
+    Transient,
+)
 from providers.model.ask import Ask, Choice
 from providers.model.capability import Capabilities
 from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Mark, Order, Setup
@@ -245,6 +252,28 @@ def test_a_machine_stands_once_in_an_inventory() -> None:
     inventory.read({"machines": [hosts[0], {**hosts[1], "port": 23}]}, "inv.yaml")
     read = inventory.read({"machines": [{"host": "fe80::1"}, {"host": "My_Box.lab"}]}, "inv.yaml")
     assert [each.name for each in read.machines] == ["fe80-1", "my-box-lab"]
+
+
+def test_a_refused_key_is_told_with_what_is_wrong_with_its_file(tmp_path, monkeypatch) -> None:
+    """One that is not there, or that others may read, is what ssh leaves aside without a word."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    readable = tmp_path / "readable"
+    readable.write_text("")
+    readable.chmod(0o644)
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\necho Permission denied >&2; exit 255\n")
+    ssh.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        entry = {"name": "box", "host": "127.0.0.1", "port": door.getsockname()[1]}
+        for key, why in ((readable, "its mode is 644"), (tmp_path / "absent", "No such file")):
+            box = {"machines": [{**entry, "key": str(key)}], "transport": [str(ssh)]}
+            known = inventory.read(box, "test")
+            with ThreadPoolExecutor(1) as pool:
+                call = pool.submit(transport.call, known, known.machines[0], agent.program("facts"))
+                with door.accept()[0] as link:
+                    link.sendall(b"SSH-2.0-test\r\n")
+                with pytest.raises(BadCredentials, match=f"{key}: {why}"):
+                    call.result(30)
 
 
 def test_one_machine_by_two_names_is_not_two_nodes(here) -> None:

@@ -18,6 +18,7 @@ _AGENT = "agent.sh of this folder"
 _SEEN = "2026-11-29"
 
 UNREACHABLE, REFUSED, NO_SHELL, NO_ANSWER = "unreachable", "login-refused", "no-shell", "no-answer"
+BAD_KEY = "bad-key"
 
 TABLE: dict[str, Row] = {
     UNREACHABLE: Row(
@@ -32,7 +33,16 @@ TABLE: dict[str, Row] = {
     REFUSED: Row(
         errors.BadCredentials,
         CALL,
-        "answers and lets nobody in; see user, key and host_key in the inventory",
+        "answers and lets nobody in; see user, key and host_key in the inventory (a key with a"
+        " passphrase has to be in your agent)",
+        _SSH,
+        _SEEN,
+    ),
+    BAD_KEY: Row(
+        errors.BadCredentials,
+        CALL,
+        "lets nobody in with the inventory's key: ssh wants a file that is there, and that only"
+        " you may read (chmod 600)",
         _SSH,
         _SEEN,
     ),

@@ -96,6 +96,8 @@ def call(
         said = complaints.read(4096).decode(errors="replace").strip().splitlines()[-1:]
     if not greeted:
         code = errors.NO_SHELL if process.returncode not in (255, -9) else _closed(machine)
+        if code == errors.REFUSED and (trouble := _key_trouble(machine)):
+            code, said = errors.BAD_KEY, [trouble]
         raise errors.error(code, machine.name, creating=creating, words="".join(said))
     lines = reply.decode(errors="replace").splitlines()
     head, _, code = lines[-1].partition(" ") if lines and reply.endswith(b"\n") else ("", "", "")
@@ -124,6 +126,18 @@ def _exchanged(process: subprocess.Popen[bytes], program: str) -> tuple[bool, by
         reply = process.stdout.read(REPLY_MAX)
         process.wait()
         return True, reply
+
+
+def _key_trouble(machine: Machine) -> str:
+    """Why ssh left the key aside, where the file says so."""
+    if not machine.key:
+        return ""
+    file = Path(machine.key).expanduser()
+    try:
+        mode = file.stat().st_mode & 0o777
+    except OSError as error:
+        return f"{file}: {error.strerror}"
+    return f"{file}: its mode is {mode:o}" if mode & 0o077 else ""
 
 
 def _closed(machine: Machine) -> str:
