@@ -110,7 +110,7 @@ class Registry(_Part):
 
     username: str = ""
     password: Mapping[str, str] = {}
-    identity: bool = False
+    identity: Annotated[bool, Field(strict=True)] = False
 
 
 class Train(_Part):

@@ -55,6 +55,8 @@ def test_without_a_registry_a_program_is_the_one_it_was_before_there_were_any() 
         ({}, "i", "registry.username", "or identity: true"),
         ({"username": "a b", "password": REFERENCES}, "i", "registry.username", "without spaces"),
         ({"username": "me"}, "i", "registry.password", "refer to a secret"),
+        ({"identity": "yes"}, "i", "registry.identity", "true or false"),
+        ({"identity": 1}, "i", "registry.identity", "true or false"),
     ],
 )
 def test_a_wrong_registry_is_told_at_its_path(registry, image, path, told) -> None:

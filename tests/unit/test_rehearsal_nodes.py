@@ -104,6 +104,16 @@ def test_no_docker_is_told_with_the_way_back(world, monkeypatch) -> None:
     assert run(["nodes", "played"]) == 0
 
 
+def test_a_daemon_that_is_down_is_told_with_what_to_do(monkeypatch, tmp_path) -> None:
+    """Docker's own words, and the way back to played machines."""
+    tool = tmp_path / "docker"
+    tool.write_text("#!/bin/sh\necho Cannot connect >&2; exit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(docker.DockerError, match=r"Cannot connect; .* gpus rehearse nodes played"):
+        docker.call("version")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize(
     ("flags", "writes"),

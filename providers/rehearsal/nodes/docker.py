@@ -37,7 +37,10 @@ def call(*words: str, given: bytes | None = None, limit_s: float = _LIMIT_S) -> 
         ) from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise DockerError(f"docker {words[0]} failed: {printable(lines[-1])[:300]}")
+        raise DockerError(
+            f"docker {words[0]} failed: {printable(lines[-1])[:300]}; see that its daemon is well"
+            " (DOCKER_HOST), or: gpus rehearse nodes played"
+        )
     return done.stdout.decode(errors="replace").strip()
 
 
