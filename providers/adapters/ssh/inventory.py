@@ -81,8 +81,8 @@ def read(raw: Mapping[str, object], where: str) -> Inventory:
     machines = [
         _machine(each, f"{where}: machines[{index}]", found) for index, each in enumerate(listed)
     ]
-    found.extend(_twice(machines, where))
     words = raw.get("transport", ["ssh"])
+    found.extend(_twice(machines, where, direct=words == ["ssh"]))
     if not isinstance(words, list) or not words or not all(isinstance(each, str) for each in words):
         found.append(Problem(f"{where}: transport", 'words, as in ["ssh"]', repr(words)))
         words = ["ssh"]
@@ -91,10 +91,14 @@ def read(raw: Mapping[str, object], where: str) -> Inventory:
     return Inventory(tuple(machines), tuple(str(each) for each in words))
 
 
-def _twice(machines: Sequence[Machine], where: str) -> Iterator[Problem]:
-    """Two machines of one name, or one machine twice: it would lend the same lease as two."""
+def _twice(machines: Sequence[Machine], where: str, *, direct: bool) -> Iterator[Problem]:
+    """Two machines of one name, or one machine twice: it would lend the same lease as two. Another
+    program than ssh (not `direct`) may reach several at one address.
+    """
     names = Counter(each.name for each in machines if each.name)
-    doors = Counter((each.host, each.port) for each in machines if not each.retired and each.host)
+    doors = Counter(
+        (each.host, each.port) for each in machines if direct and not each.retired and each.host
+    )
     for name, times in sorted(names.items()):
         if times > 1:
             yield Problem(f"{where}: machines", "a name of its own for each", f"two {name}")
