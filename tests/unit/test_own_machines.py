@@ -166,10 +166,10 @@ def test_the_same_order_delivered_again_is_the_same_lease(here) -> None:
 def test_a_machine_that_was_started_anew_has_lost_its_leases(here, monkeypatch) -> None:
     """After a reboot the lease reads as preempted, not as free and not as running; its card is."""
     handle = here.take("token-boot")
-    monkeypatch.setenv("GPUS_BOOT_ID", "another")
-    assert here.status(handle) == PREEMPTED
-    assert here.status(here.take("token-next")) == RUNNING
-    monkeypatch.undo()
+    with monkeypatch.context() as after:
+        after.setenv("GPUS_BOOT_ID", "another")
+        assert here.status(handle) == PREEMPTED
+        assert here.status(here.take("token-next")) == RUNNING
 
 
 def test_a_machine_that_does_not_answer_is_unknown() -> None:
