@@ -45,7 +45,7 @@ def gpus(made, *words) -> str:
 
 def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, tmp_path) -> None:
     """Two boxes train together; both are unplugged; the next `up` goes on from the checkpoint, and
-    once it is done nothing is left there but logs.
+    after `destroy` nothing is left there but logs.
     """
     stack.up()
     assert [len(box.leases) for box in boxes] == [1, 1]
@@ -65,8 +65,8 @@ def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, t
     wait_until(lambda: all("train: done" in box.log for box in boxes), 15)
     assert all("begins at step 0" in box.log for box in boxes)
     assert any(f"begins at step {step}" in boxes[0].log for step in range(1, 60)), boxes[0].log
-    wait_until(lambda: not any(box.leases for box in boxes))
     stack.destroy()
+    wait_until(lambda: not any(box.leases for box in boxes))
     for box in boxes:
         assert (box.files, box.leases) == ([], []), box.files
         assert box.processes() == []
