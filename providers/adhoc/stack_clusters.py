@@ -412,7 +412,7 @@ def exit_code(status: str, why: str) -> tuple[int, str]:
 
 
 async def log(machine: AsyncMachine, number: int = 0) -> str:
-    """What a machine wrote: its workload's own output over ssh where both can be had; else what it
+    """What a machine wrote: its workload's own output over ssh where there is both; else what it
     wrote while it started, as its cloud keeps it, or from its own journal. Raises GpusError.
     """
     record = machine.record

@@ -1,4 +1,4 @@
-"""Buckets as folders of a machine: what is declared, where it can be had, and the start-up script,
+"""Buckets as folders of a machine: what is declared, where it is possible, and the start-up script,
 which really mounts here. The tools are played by a bind mount of a folder that stands for the
 bucket.
 """

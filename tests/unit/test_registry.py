@@ -1,4 +1,4 @@
-"""Private images: what is declared, where it can be had, who signs in and how often. With a real
+"""Private images: what is declared, where it is possible, who signs in and how often. With a real
 registry: tests/launchers/test_registries.py.
 """
 
