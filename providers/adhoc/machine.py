@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from providers.model.machine import Node
     from providers.remote.line import Line
     from providers.remote.probe import Probe
+    from providers.remote.rsync import There
 
 T = TypeVar("T")
 
@@ -191,6 +192,20 @@ class AsyncMachine:
         home folder. Raises GpusError.
         """
         return await files.put(self._line(node), local, remote)
+
+    async def send(self, digest: str, there: There) -> None:
+        """Makes a folder on every machine what the one of that digest is here. Raises GpusError."""
+        from providers.engine.readiness import folder
+
+        numbers = {node.name: index for index, node in enumerate(self.record.machines)}
+        await folder.send(
+            self._world,
+            self.name,
+            digest,
+            self.record.machines,
+            lambda node: self._line(numbers[node.name]),
+            there=there,
+        )
 
     async def get(
         self,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from providers.adhoc.machine import AsyncMachine
     from providers.engine.record import ClusterRecord
+    from providers.remote.rsync import There
 
 T = TypeVar("T")
 
@@ -202,6 +203,10 @@ class Machine:
         home folder. Raises GpusError.
         """
         return portal().run(self.inner.put(local, remote, node=node))
+
+    def send(self, digest: str, there: There) -> None:
+        """Makes a folder on every machine what the one of that digest is here. Raises GpusError."""
+        portal().run(self.inner.send(digest, there))
 
     def get(
         self,

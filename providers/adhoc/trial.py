@@ -13,9 +13,10 @@ import re
 import shlex
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from providers.engine.readiness.handover import as_root, begun_by
+from providers.engine.readiness.handover import begun_by
 from providers.engine.record import HEALTHY
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import duration, shell
@@ -29,9 +30,12 @@ from providers.model.workload import (
     READY,
     ROOT,
     SUCCEEDED,
+    WORKDIR,
 )
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL
+from providers.remote.line import as_root
+from providers.remote.rsync import There
 
 if TYPE_CHECKING:
     import argparse
@@ -129,7 +133,7 @@ def read(
         )
     found = _misused(options)
     try:
-        declared = validate.cluster(name, stack.clusters[name])
+        declared = validate.cluster(name, _with_folder(stack.clusters[name], options.workdir))
     except SpecError as error:
         raise SpecError(
             [
@@ -160,6 +164,15 @@ def read(
         for provider in {*stack.settings, *settings}
     }
     return overlaid(declared, options, world, merged)
+
+
+def _with_folder(raw: Any, path: str | None) -> Any:
+    """The entry with the folder of `--workdir` in place of its own. Raises SpecError."""
+    if path is None or not isinstance(raw, dict):
+        return raw
+    from providers.remote import tree
+
+    return {**raw, "workdir": tree.field(path, Path.cwd())}
 
 
 def _misused(options: argparse.Namespace) -> list[Problem]:
@@ -354,7 +367,9 @@ def program(overlay: Overlay, gpu_type: str, gpu_count: int) -> Program:
     from providers.workloads.launch.compile import program as compiled
 
     assert overlay.spec.workload is not None
-    work = overlay.spec.workload.record()._replace(on_done=KEEP)
+    work = overlay.spec.ask().workload
+    assert work is not None
+    work = work._replace(on_done=KEEP)
     return compiled(work, overlay.kind, gpu_type, gpu_count)
 
 
@@ -378,6 +393,8 @@ def work(machine: Machine, overlay: Overlay, command: Sequence[str]) -> int:
         text = f"{inherited(sorted(overlay.spec.secrets))}{text}"
     for process in made.processes:
         _say(f"{machine.name}: starts: {process.line}"[:400])
+    if made.workdir:
+        machine.send(made.workdir, There(WORKDIR, as_root=True))
     if machine.world == REHEARSAL and machine.inner.line().stand_in:
         return portal().run(_played(machine.inner, made, text, command))
     code, errors = portal().run(

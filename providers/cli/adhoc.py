@@ -24,6 +24,7 @@ from providers.model import foreign, regular
 from providers.model.screen import program
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL
+from providers.remote.rsync import There
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 
 OK, NOTHING = 0, 1
+_WORKDIR = "workdir"
+"""Where the folder of `gpus run --workdir` lies, in the home folder."""
 
 
 def run(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -75,6 +78,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
                 for path in missing
             ]
         )
+    digest = _folder(options.workdir) if options.workdir and chosen is None else ""
     # Ended by a scheduler or a closed terminal is no reason to leave it running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -122,10 +126,9 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
             spec, ssh_key=ssh_key, keep=options.keep, world=world, settings=settings
         )
     with _at_on(overlaid=chosen is not None), had as machine:
-        for path in options.put:
-            there = machine.put(*_pair(path))
-            print(f"gpus: put {path} to {there}", file=sys.stderr)
-        alone = machine.run(_line(command)) if command and chosen is None else OK
+        _bring(machine, options.put, digest)
+        line = f"cd {_WORKDIR} || exit\n{_line(command)}" if digest else _line(command)
+        alone = machine.run(line) if command and chosen is None else OK
         code = alone if chosen is None else trial.work(machine, chosen, command)
         for path in options.get:
             try:
@@ -137,6 +140,27 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
                 print(f"gpus: {error}", file=sys.stderr)
                 code = code or NOTHING
     return code
+
+
+def _bring(machine: Machine, paths: Sequence[str], digest: str) -> None:
+    """Copies there what `--put` names, and sends the folder of that digest, if one is given."""
+    for path in paths:
+        there = machine.put(*_pair(path))
+        print(f"gpus: put {path} to {there}", file=sys.stderr)
+    if digest:
+        machine.send(digest, There(_WORKDIR))
+
+
+def _folder(path: str) -> str:
+    """The digest of a folder here, which is remembered. Raises SpecError."""
+    from providers.remote import tree
+
+    try:
+        section = tree.field(path, Path.cwd())
+    except SpecError as error:
+        raise SpecError([each._replace(path="--workdir") for each in error.problems]) from None
+    assert isinstance(section, dict)
+    return str(section["digest"])
 
 
 @contextmanager

@@ -98,6 +98,11 @@ def add_adhoc(commands: Any) -> None:
         help="copy this there first; may be repeated",
     )
     run.add_argument(
+        "--workdir",
+        metavar="FOLDER",
+        help="send this folder there first, without what .gitignore names, and run in it",
+    )
+    run.add_argument(
         "--get",
         action="append",
         default=[],

@@ -125,8 +125,9 @@ def entry(raw: Any, project: Path) -> Any:
 
 def with_files(raw: Any, project: Path) -> tuple[Any, list[Problem]]:
     """A cluster's entry with the content of the files that it names, relative to the project's
-    folder: those of its workload, and a public key (`~` is the home). The fields whose files cannot
-    be read are left out and are the problems. What holds content already stays.
+    folder: those of its workload, and a public key (`~` is the home); and with the digest of its
+    folder. The fields whose files cannot be read are left out and are the problems. What holds
+    content already stays.
     """
     from providers.model import workload
 
@@ -138,6 +139,14 @@ def with_files(raw: Any, project: Path) -> tuple[Any, list[Problem]]:
     except SpecError as error:
         problems.extend(error.problems)
         found = {key: value for key, value in raw.items() if key != "workload"}
+    if found.get("workdir") is not None:
+        from providers.remote import tree
+
+        try:
+            found["workdir"] = tree.field(found["workdir"], project)
+        except SpecError as error:
+            problems.extend(error.problems)
+            del found["workdir"]
     text = found.get("ssh_key")
     if isinstance(text, str) and text.strip().endswith(".pub") and " " not in text.strip():
         try:

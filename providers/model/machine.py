@@ -184,6 +184,8 @@ class Setup(NamedTuple):
     """
     signs_in_to: str = ""
     """The registry that its machines sign in to as themselves; empty for none."""
+    workdir: str = ""
+    """The digest of the folder that its machines are sent; nothing where none is declared."""
 
 
 class Order(NamedTuple):

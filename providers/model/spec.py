@@ -68,7 +68,11 @@ class Cluster(ClusterFields):
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
             ports=tuple(self.ports),
-            workload=None if self.workload is None else self.workload.record(),
+            workload=(
+                None
+                if self.workload is None
+                else self.workload.record()._replace(workdir=self._workdir)
+            ),
             secrets=tuple(
                 (name, frozenset(references)) for name, references in sorted(self.fetched.items())
             ),
@@ -109,7 +113,12 @@ class Cluster(ClusterFields):
             on_loss=self.on_loss,
             mounts=() if work is None else work.mounts,
             signs_in_to=registry.host if registry is not None and not registry.username else "",
+            workdir=self._workdir,
         )
+
+    @property
+    def _workdir(self) -> str:
+        return "" if self.workdir is None else self.workdir.digest
 
     def fingerprint(self) -> str:
         """Sixteen hex digits over what a machine *is*; leaves out secrets and policy (fallback,

@@ -209,6 +209,9 @@ def _workload(cluster: ClusterFields) -> list[Problem]:
             )
         )
     if cluster.workload is None:
+        if cluster.workdir is not None:
+            todo = "declare one, or copy the folder with gpus cp"
+            found.append(Problem("workdir", "a workload that runs in it", "none", todo))
         return found
     try:
         entries, broken = choices_of(cluster)
@@ -217,8 +220,16 @@ def _workload(cluster: ClusterFields) -> list[Problem]:
     if broken:
         return found
     several = any(entry.nodes > 1 for entry in entries)
-    if cluster.ready == "running" and (several or cluster.expose == "token"):
-        told = "several nodes are told of each other" if several else "a service is told its token"
+    if cluster.ready == "running" and (
+        several or cluster.expose == "token" or cluster.workdir is not None
+    ):
+        told = (
+            "several nodes are told of each other"
+            if several
+            else "a service is told its token"
+            if cluster.expose == "token"
+            else "a folder is sent"
+        )
         found.append(Problem("ready", f"checked: {told} by login", "running", "leave it out"))
     return [
         *found,

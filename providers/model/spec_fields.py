@@ -155,6 +155,15 @@ class Prices(Strict):
     overrides: tuple[Override, ...] = ()
 
 
+class Workdir(Strict):
+    """The folder that is sent to the machines, once it was looked at: what of it an edit shows."""
+
+    path: str
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    files: WholeNumber
+    size: WholeNumber
+
+
 class ClusterFields(Strict):
     """What `Cluster` is declared by. `name` is the cluster's name; the rest is the content of a
     stack file's entry.
@@ -196,6 +205,7 @@ class ClusterFields(Strict):
     reclaim: str | WholeNumber = ""
     state: Literal["running", "stopped"] = "running"
     workload: Workload | None = None
+    workdir: Workdir | None = None
     on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
     ready: Literal["checked", "running"] = "checked"
     accept: Literal["off", "quick", "full"] = "off"
@@ -207,6 +217,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "overrides": Override,
     "prices": Prices,
     "workload": Workload,
+    "workdir": Workdir,
     "services": Task,
     "checkpoint": Checkpoint,
     "mounts": Mount,

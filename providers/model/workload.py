@@ -22,6 +22,8 @@ ROOT = "/var/lib/gpus/work"
 """The start-up script's folder on a machine: `status` is its last word, `log` all output; `peers`
 and `token` are written there by login.
 """
+WORKDIR = f"{ROOT}/workdir"
+"""The folder that is sent to a machine; `WORKDIR.digest` says that all of it has arrived."""
 BOOT_SCRIPT, CONTAINER_SCRIPT = "/var/lib/gpus/start.sh", "/root/gpus-start.sh"
 """Where the script of a machine lies, and that of a container which is the machine."""
 CONSOLE = "gpus-work"
@@ -157,6 +159,8 @@ class Workload(NamedTuple):
     training: Training | None = None
     mounts: tuple[Mount, ...] = ()
     registry: Registry | None = None
+    workdir: str = ""
+    """The digest of the folder that is sent to its machines."""
 
 
 class Process(NamedTuple):
@@ -197,6 +201,8 @@ class Program(NamedTuple):
     """Paths of models on the machine, which its containers see read-only."""
     mounts: tuple[Mount, ...] = ()
     registry: Registry | None = None
+    workdir: str = ""
+    """The digest of the folder that it waits for and runs in."""
 
     @property
     def digest(self) -> str:

@@ -132,7 +132,7 @@ def _reach(refusal: _Refusal) -> tuple[str, str]:
     if closed is not None and (
         why := closed(provider, refusal.offer.machine_type, refusal.entry.nodes)
     ):
-        return "machines that can be told of each other, or of a token, by login", why
+        return "machines that can be told by login what the workload waits for", why
     if ask.ssh and skills is not None and not skills.ssh:
         return "machines that answer ssh", f"{provider}'s do not"
     if ask.login and skills is not None and not (skills.ssh or skills.login):

@@ -177,6 +177,11 @@ SPEC_INPUTS: dict[str, Any] = {
         "What runs there: a command, or a launcher with its model; docs/reference/spec.md has the"
         " fields.",
     ),
+    "workdir": _described(
+        _ANY,
+        "A folder that is sent to the machines before the workload starts, and in which it runs:"
+        " its path, or `{path, limit}`.",
+    ),
     "run": _described(_STRING, "Change it to any other text for a new machine."),
     "state": _described(
         _STRING,

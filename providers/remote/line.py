@@ -5,6 +5,7 @@ protocol, addresses and port maps. Pure.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.errors import GpusError
@@ -65,6 +66,16 @@ class Endpoint(NamedTuple):
 
     host: str
     port: int
+
+
+def as_root(text: str) -> str:
+    """Shell words that run this text as root where the login may do so without a password, and in
+    a lease of a machine as whoever has it.
+    """
+    return (
+        's=; [ -n "${GPUS_LEASE:-}" ] || s=$(command -v sudo || true);'
+        f" ${{s:+$s -n}} sh -c {shlex.quote(text)}"
+    )
 
 
 def endpoint(node: Node, port: int, *, maps_ports: bool) -> Endpoint | None:

@@ -11,8 +11,8 @@ import yaml
 
 from providers.adapters.aws.check import RIGHTS
 from providers.cli.main import main
+from providers.engine.stack_config import entry
 from providers.model.spec import read_cluster
-from providers.model.workload import with_files
 from providers.plugin.schema import CLUSTER_OUTPUTS, SPEC_INPUTS
 
 ROOT = Path(__file__).parents[2]
@@ -138,12 +138,13 @@ def declarations():
             )
 
 
-def test_every_declaration_shown_is_accepted() -> None:
+def test_every_declaration_shown_is_accepted(tmp_path, monkeypatch) -> None:
     """A cluster that a page shows can be copied as it is."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     shown = list(declarations())
     assert len(shown) >= 4
     for page, name, raw in shown:
-        assert read_cluster(name, with_files(raw, ROOT)).ask(), page
+        assert read_cluster(name, entry(raw, ROOT)).ask(), page
 
 
 OPTION = re.compile(r"(?<=\s)(--?[a-zA-Z][\w-]*)")

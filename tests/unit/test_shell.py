@@ -262,6 +262,10 @@ def test_largest_start_up_leaves_room_for_what_the_user_adds() -> None:
     command = running(made, script(made, inside=True), {})["command"]
     assert isinstance(command, str)
     assert len(command) <= COMMAND_MAX
+    alone = made._replace(nodes=1, rendezvous=False, workdir="0" * 16)
+    command = running(alone, script(alone, inside=True), {})["command"]
+    assert isinstance(command, str)
+    assert len(command) <= COMMAND_MAX
     setup = Setup(
         ssh_public_key=key,
         own_public_key=key,

@@ -82,24 +82,26 @@ def runs(
 
 
 def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Problem]:
-    """A host has no identity to fetch a secret with: its owner would be handed the value, which
-    only the user can allow. Pure.
+    """A host has no identity to fetch a secret with: its owner would be handed the value, and may
+    read the folder of `workdir`, which only the user can allow. Pure.
     """
     from providers.model.secret import providers_of
 
-    if (
-        NAME not in providers_of(setup.secrets)
-        or str(section.get("trust_marketplace", "")).lower() == "true"
-    ):
+    if str(section.get("trust_marketplace", "")).lower() == "true":
         return ()
-    todo = f"true hands the {kind}'s secrets to whoever owns the host"
+    handed = {
+        "secrets": NAME in providers_of(setup.secrets),
+        "folder (workdir)": bool(setup.workdir),
+    }
     return [
         Problem(
             "trust_marketplace",
-            "no secrets on a stranger's machine, unless it is trusted",
+            f"no {what} on a stranger's machine, unless it is trusted",
             "not trusted",
-            todo,
+            f"true hands the {kind}'s {what} to whoever owns the host",
         )
+        for what, is_declared in handed.items()
+        if is_declared
     ]
 
 

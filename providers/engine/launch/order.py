@@ -385,7 +385,11 @@ class Purchase:
         from providers.engine.readiness import workload
         from providers.engine.readiness.handover import deliver_files
 
-        await deliver_files(self.world, self.adapter, ticket.order, nodes)
+        began = self.now
+        if not await deliver_files(self.world, self.adapter, ticket.order, nodes, self.stop):
+            raise _LateError(ticket)
+        # How long a folder takes is no fault of the place.
+        deadline += self.now - began
         if placed.kind != "service":
             return nodes
         working = await workload.until_working(

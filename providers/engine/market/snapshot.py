@@ -90,12 +90,15 @@ class Market(NamedTuple):
 
 def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | None:
     """What says why machines of (provider, machine type, nodes) can't be told by login what their
-    workload waits for; None where none waits. Pure.
+    workload waits for, its folder among that; None where none waits. Pure.
     """
     from providers.adapters import registry
 
     token = setup.expose == "token" and ask.kind == "service"
-    if ask.workload is None or not (token or any(entry.nodes > 1 for entry in ask.entries)):
+    folder = bool(setup.workdir)
+    if ask.workload is None or not (
+        token or folder or any(entry.nodes > 1 for entry in ask.entries)
+    ):
         return None
     manifests = registry.manifests()
     sections = dict(setup.options)
@@ -107,11 +110,13 @@ def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | 
             and ask.kind in manifest.capabilities.kinds
             and ask.kind != "machine"
         )
+        if folder and manifest is not None and not manifest.capabilities.ssh:
+            return f"{provider} takes no key of the cluster's, by which its workdir is sent"
         if (
             manifest is None
             or own
             or manifest.limits.unreachable is None
-            or not (token or nodes > 1)
+            or not (token or folder or nodes > 1)
         ):
             return ""  # a function is told by its provider
         section = sections.get(provider)

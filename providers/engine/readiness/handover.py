@@ -1,5 +1,5 @@
-"""What machines are told once they are there: the addresses of all nodes, and a service's token.
-Goes by login, never by what a cloud keeps.
+"""What machines are told once they are there: the addresses of all nodes, a service's token, and
+the folder that is declared. Goes by login, never by what a cloud keeps.
 
 Owns the two files in the folder of the start-up script, and a token's making: random, kept beside
 the cluster's key for this user alone.
@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING
 
 from providers.engine.keys import token
 from providers.engine.readiness.access import key_probe
+from providers.engine.readiness.wait import WRONG
 from providers.errors import GpusError, HalfMade
 from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
+from providers.remote.line import as_root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
+    from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
     from providers.engine.setup import StartPlan
     from providers.model.machine import Node, Order
     from providers.remote.line import Line
 
 
-async def deliver_files(world: World, adapter: Cloud, order: Order, nodes: Sequence[Node]) -> None:
-    """Writes what the start-up script waits for onto each machine. Nothing where it waits for
-    nothing.
+async def deliver_files(
+    world: World, adapter: Cloud, order: Order, nodes: Sequence[Node], stop: StopSignal
+) -> bool:
+    """Writes what the start-up script waits for onto each machine; False where it was stopped
+    meanwhile. Nothing where it waits for nothing.
 
     Raises HalfMade where that can't be done: without it nothing would ever start there.
     """
@@ -40,8 +45,8 @@ async def deliver_files(world: World, adapter: Cloud, order: Order, nodes: Seque
         )
     if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
         files["token"] = token(world.name, *order.mark[:2])
-    if not files:
-        return
+    if not files and not order.setup.workdir:
+        return True
     handles = tuple(node.handle for node in nodes)
     looker = key_probe(world, *order.mark[:2])
     if looker is None:
@@ -67,13 +72,26 @@ async def deliver_files(world: World, adapter: Cloud, order: Order, nodes: Seque
                     f"wanted to write {name} on {node.name}, found {errors.strip()[:160] or code}"
                 )
                 raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
+    if not order.setup.workdir:
+        return True
+    from providers.engine.readiness.folder import beside, send
+    from providers.remote.rsync import NotSendable
+
+    try:
+        there = beside(order.setup.script)
+        return await send(
+            world, order.mark.cluster, order.setup.workdir, nodes, looker.line, there, stop
+        )
+    except GpusError as error:
+        why = WRONG if isinstance(error, NotSendable) else "no-handing"
+        raise HalfMade(str(error), provider=adapter.name, code=why, handles=handles) from None
 
 
 async def rerun(
     world: World, record: ClusterRecord, nodes: Sequence[Node], begun: StartPlan
 ) -> None:
-    """Puts another program on the machines in place of the one that runs there, and starts it; at a
-    later boot it is that one, too.
+    """Puts another program on the machines in place of the one that runs there, with the folder
+    that it runs in, and starts it; at a later boot it is that one, too.
 
     Raises GpusError where it can't be written there; what ran then still runs.
     """
@@ -89,6 +107,11 @@ async def rerun(
         if begun.script
         else (script(begun.program, inside=True), CONTAINER_SCRIPT)
     )
+    if begun.program.workdir:
+        from providers.engine.readiness.folder import beside, send
+
+        there = beside(begun.script)
+        await send(world, record.cluster, begun.program.workdir, nodes, looker.line, there)
     for node in nodes:
         line = looker.line(node)
         if line is not None and line.stand_in:
@@ -119,16 +142,6 @@ async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
         start = f"setsid nohup bash {shlex.quote(line.path(path))} >/dev/null 2>&1 </dev/null &"
         code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(as_root(start))}"))
     return code, errors
-
-
-def as_root(text: str) -> str:
-    """Shell words that run this text as root where the login may do so without a password, and in
-    a lease of a machine as whoever has it. Pure.
-    """
-    return (
-        's=; [ -n "${GPUS_LEASE:-}" ] || s=$(command -v sudo || true);'
-        f" ${{s:+$s -n}} sh -c {shlex.quote(text)}"
-    )
 
 
 async def written(line: Line, path: str, content: str) -> tuple[int, str]:

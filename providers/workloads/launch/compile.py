@@ -74,6 +74,7 @@ def program(
         models=_models(workload),
         mounts=workload.mounts,
         registry=workload.registry,
+        workdir=workload.workdir,
     )
 
 

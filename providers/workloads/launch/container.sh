@@ -98,10 +98,10 @@ set_caches() {
 run_in_container() {
   name="gpus-${process_names[$1]}"
   gpus_command=(docker run --rm --init --name "$name" --gpus all --network host --ipc host)
-  gpus_command+=(-v "$GPUS_ROOT:$GPUS_ROOT")
+  gpus_command+=(-v "$GPUS_ROOT:$GPUS_ROOT" ${workdir+-w "$PWD"})
   for path in ${file_paths[@]+"${file_paths[@]}"}; do
     path=$(there "$path")
-    gpus_command+=(-v "$path:$path" -w "$HOME")
+    gpus_command+=(-v "$path:$path" -w "$PWD")
   done
   [ -z "$kept" ] || gpus_command+=(-v "$kept${at-:$kept}")
   gpus_command+=(${models[@]+"${models[@]}"})

@@ -2,9 +2,11 @@
 # Starts what this machine is for, and says on the console how far it is. Runs at each boot, and
 # again when the program changes. Nothing of the user's is expanded here: only the program's own
 # shell expands its line.
-: "${digest:?}" "${kind:?}" "${kept?}" "${to?}" "${setup?}" "${image?}" "${nodes?}" "${token_name?}"
-: "${console:?}" "${folder:?}" "${secrets:?}" "${inside?}" "${resume?}" "${mounts?}"
+: "${digest:?}" "${kind:?}" "${kept?}" "${to?}" "${setup?}" "${image?}"
+: "${console:?}" "${folder:?}" "${secrets:?}" "${inside?}" "${resume?}"
 declare -a file_paths file_contents
+# Functions of its parts, in order: what is installed, and what its command waits for.
+declare -a steps
 # One line a process, and "INDEX NAME=VALUE" for each of their variables.
 declare -a process_lines process_env
 
@@ -123,14 +125,11 @@ if [ -z "$inside" ]; then
   unmount_buckets
 fi
 say starting
-[ -z "$image" ] || prepare_docker
 # Where the files lie, so that a command names them as the declaration does. An image keeps its own
 # folder where there are none.
 if [ -z "$inside" ] || [ "${#file_paths[@]}" != 0 ]; then cd "$HOME" || exit 1; fi
 write_files
-[ -z "$nodes" ] || wait_for_peers
-[ -z "$token_name" ] || wait_for_token
-[ -z "$mounts" ] || mount_buckets
+for step in ${steps[@]+"${steps[@]}"}; do "$step"; done
 [ -z "$setup" ] || run_setup
 # After the setup lines, which may sign in to the image's registry, and fetch models.
 if [ -n "$image" ]; then

@@ -52,6 +52,19 @@ other nodes, and a service's token.
 """
 
 
+_STEPS = {
+    "rsync": "install_rsync",
+    "container": "prepare_docker",
+    "peers": "wait_for_peers",
+    "token": "wait_for_token",
+    "mounts": "mount_buckets",
+    "workdir": "wait_for_workdir",
+}
+"""By part of the script, in order: what it installs, and what its command waits for."""
+WORKDIR_WAIT_S = 6 * 3_600
+"""How long it waits for a folder, which may come over a slow line."""
+
+
 def script(program: Program, *, release: str = "", inside: bool = False, lent: bool = False) -> str:
     """The whole text. Several nodes wait until the engine has written their addresses to `peers` in
     the folder; the first one leads. `release` is the line that ends the machine after a job with
@@ -77,14 +90,11 @@ def script(program: Program, *, release: str = "", inside: bool = False, lent: b
         "kept": "" if kept is None else kept.path,
         "to": to,
         "resume": program.resume,
-        "mounts": "yes" if mounts else "",
         "console": CONSOLE,
         "folder": ROOT,
         "secrets": SECRETS,
         "inside": "yes" if inside else "",
         "image": image,
-        "nodes": nodes,
-        "token_name": program.token_env,
         "setup": "\n".join(program.setup),
         "file_paths": [_below_home(path) for path, _ in program.files],
         "file_contents": [content for _, content in program.files],
@@ -130,14 +140,22 @@ def script(program: Program, *, release: str = "", inside: bool = False, lent: b
             "mount_sources": [mount.source for mount in mounts],
             "mount_modes": ["rw" if mount.writable else "ro" for mount in mounts],
         }
-    if nodes or program.token_env:
-        parts.append("by_login")
-        given |= {"wait_s": BY_LOGIN_WAIT_S}
+    if nodes:
+        parts.append("peers")
+        given |= {"nodes": nodes, "wait_s": BY_LOGIN_WAIT_S}
+    if program.token_env:
+        parts.append("token")
+        given |= {"token_name": program.token_env, "wait_s": BY_LOGIN_WAIT_S}
+    if program.workdir:
+        # Inside a container nothing else is installed meanwhile: whoever sends it does that.
+        parts += ["workdir"] if inside else ["workdir", "rsync"]
+        given |= {"workdir": program.workdir, "workdir_wait": WORKDIR_WAIT_S}
     if to and kept is not None:
         parts.append("checkpoint")
         given |= {"save_every": kept.every_s}
     if lent:
         parts.append("lease")
+    given |= {"steps": [name for part, name in _STEPS.items() if part in parts]}
     return shell.program(__file__, "start", *parts, **given)
 
 

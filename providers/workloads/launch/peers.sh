@@ -1,16 +1,16 @@
 #!/bin/bash
-# The part of start.sh that waits for what the engine writes into the folder by login.
-: "${nodes?}" "${token_name?}" "${wait_s:?}"
+# The part of start.sh that waits for the addresses that the engine writes into the folder by login.
+: "${nodes?}" "${wait_s:?}"
 
-known_peers() { if [ -r "$GPUS_ROOT/peers" ]; then grep -c . "$GPUS_ROOT/peers"; else echo 0; fi; }
+all_known() { [ "0$(grep -cs . "$GPUS_ROOT/peers")" -ge "$nodes" ]; }
 
 # The first peer leads.
 wait_for_peers() {
   for _ in $(seq "$wait_s"); do
-    [ "$(known_peers)" -ge "$nodes" ] && break
+    all_known && break
     sleep 1
   done
-  if [ "$(known_peers)" -lt "$nodes" ]; then
+  if ! all_known; then
     say setup-failed 1 the other nodes did not appear
     exit 1
   fi
@@ -30,17 +30,4 @@ wait_for_peers() {
   fi
   GPUS_ADDRESS=$(sed -n "$((GPUS_NODE_RANK + 1))p" "$GPUS_ROOT/peers")
   export GPUS_NODE_RANK GPUS_ADDRESS
-}
-
-wait_for_token() {
-  for _ in $(seq "$wait_s"); do
-    [ -s "$GPUS_ROOT/token" ] && break
-    sleep 1
-  done
-  if [ ! -s "$GPUS_ROOT/token" ]; then
-    say setup-failed 1 "no token was written to $GPUS_ROOT/token"
-    exit 1
-  fi
-  token=$(cat "$GPUS_ROOT/token")
-  export "$token_name=$token"
 }
