@@ -17,6 +17,7 @@ from providers.engine.runtime.deadlines import together
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, Problem, SpecError
 from providers.home import home
+from providers.model.wording import near
 from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def find(
                 f" {' and '.join(machine.world for machine in found)}; say which world"
             )
         raise GpusError(
-            f"wanted a cluster named {name!r}, found nothing of that name that runs; {_known()}"
+            f"wanted a cluster named {name!r}, found nothing of that name that runs; {_known(name)}"
         )
     return found[0]
 
@@ -247,16 +248,16 @@ def release(name: str, *, world: str | None = None, settings: Settings | None = 
         )
         raise GpusError(
             f"wanted a cluster named {name!r}, found none that was bought from this machine;"
-            f" {_known()}{other}"
+            f" {_known(name)}{other}"
         )
 
 
-def _known() -> str:
+def _known(name: str) -> str:
     """What there is instead of a name that is unknown, and how to see or get one."""
     home()  # one that cannot be used knows of nothing, and says so
-    names = ", ".join(each for each_world in WORLDS for each in access.names(each_world))
+    names = [each for each_world in WORLDS for each in access.names(each_world)]
     return (
-        f"there are: {names} (`gpus ps` shows them)"
+        f"there are: {', '.join(names)}{near(name, names)} (`gpus ps` shows them)"
         if names
         else "there are none yet: `gpus run GPU --name NAME --keep` gets one"
     )

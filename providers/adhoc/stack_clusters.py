@@ -25,6 +25,7 @@ from providers.errors import GpusError
 from providers.home import JOURNAL_FILE, home
 from providers.model.machine import ENDED, FAILED
 from providers.model.money import usd
+from providers.model.wording import near
 from providers.model.workload import ROOT
 from providers.model.worlds import REHEARSAL, WORLDS
 from providers.rehearsal.node import LABEL, StandInProbe
@@ -264,12 +265,12 @@ def _only(found: Sequence[Declared], name: str, world: str | None, stack: str) -
         )
     )
     if not found:
-        every = (
-            ", ".join(f"{each.record.cluster} ({each.stack})" for each in known(world)) or "none"
-        )
+        every = [(each.record.cluster, each.stack) for each in known(world)]
+        listed = ", ".join(f"{each} ({of})" for each, of in every) or "none"
         raise GpusError(
             f"wanted a cluster named {name!r} {there}".rstrip()
-            + f", found none that was placed from this machine; there are: {every}"
+            + ", found none that was placed from this machine"
+            f"{near(name, dict(every))}; there are: {listed}"
         )
     if len(found) > 1:
         places = ", ".join(

@@ -306,7 +306,10 @@ def wait(options: argparse.Namespace) -> int:
     code, why = portal().run(
         stack_clusters.finished_job(name, options.world, options.stack or "", timeout_s)
     )
-    print(f"gpus: {name}: {why}", file=sys.stderr)
+    if options.json:
+        print_json({"name": name, "exit_code": code, "why": why})
+    else:
+        print(f"gpus: {name}: {why}", file=sys.stderr)
     return code
 
 

@@ -168,6 +168,7 @@ def add_adhoc(commands: Any) -> None:
     )
     wait.add_argument("name", nargs="?", help="which (default: the one job there is)")
     wait.add_argument("--timeout", help="give up after this long (default: never)")
+    wait.add_argument("--json", action="store_true", help="how it ended, as one JSON object")
     doctor, tested, shown = _add_looks(command)
     for parser in (copy, login, logs, doctor):
         parser.add_argument(

@@ -33,7 +33,8 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """The arguments, read. Raises SpecError, also for what no argument takes."""
         words = sys.argv[1:] if args is None else list(args)
-        known = self.options_of(words)
+        command = self.command_of(words)
+        known = command.options
         for word in words:
             name = word.partition("=")[0]
             if name.startswith("--") and name not in known and (near := _near(name, known)):
@@ -42,38 +43,46 @@ class Parser(argparse.ArgumentParser):
                     [
                         Problem(
                             "",
-                            f"options of `{self.prog}`",
+                            f"options of `{command.prog}`",
                             repr(name),
-                            f"{near}`{self.prog} --help` lists them",
+                            f"{near}`{command.prog} --help` lists them",
                         )
                     ]
                 )
         options, unread = self.parse_known_args(words, namespace)
         if unread:
-            command = (
-                " ".join([self.prog, *words[:1]])
-                if self._subparsers and words[:1] != unread[:1]
-                else self.prog
-            )
+            command = self if words[:1] == unread[:1] else command
             raise SpecError(
                 [
                     Problem(
                         "",
-                        f"arguments of `{command}`",
+                        f"arguments of `{command.prog}`",
                         " ".join(map(repr, unread)),
-                        f"`{command} --help` lists them",
+                        f"`{command.prog} --help` lists them",
                     )
                 ]
             )
         return options
 
-    def options_of(self, words: Sequence[str]) -> list[str]:
-        """The options of the command that these words name, or of this parser."""
-        commands = next(
-            (each.choices for each in self._actions if isinstance(each.choices, dict)), {}
-        )
-        command: Parser | None = next((commands[word] for word in words if word in commands), None)
-        return list(self._option_string_actions) if command is None else command.options_of(())
+    def command_of(self, words: Sequence[str]) -> Parser:
+        """The parser of the command that these words name; this one where they name none."""
+        commands = self.commands
+        return next((commands[word] for word in words if word in commands), self)
+
+    @property
+    def options(self) -> list[str]:
+        """The options of this parser, each as it is written."""
+        return list(self._option_string_actions)
+
+    @property
+    def actions(self) -> Sequence[argparse.Action]:
+        """The arguments of this parser, options included."""
+        return self._actions
+
+    @property
+    def commands(self) -> dict[str, Parser]:
+        """The parsers of the commands below this one, by name."""
+        return next((each.choices for each in self._actions if isinstance(each.choices, dict)), {})
 
     def error(self, message: str) -> NoReturn:
         """Raises SpecError for what argparse found wrong; its own words stand where no others are

@@ -22,6 +22,7 @@ def run_check(options: argparse.Namespace) -> int:
     from providers.adapters import registry
     from providers.engine.runtime.world import open_world
     from providers.model.machine import CheckLine
+    from providers.model.wording import near
 
     manifests = registry.manifests()
     if options.provider and options.provider not in manifests:
@@ -30,7 +31,7 @@ def run_check(options: argparse.Namespace) -> int:
                 Problem(
                     "provider",
                     f"one of {', '.join(manifests) or 'none yet'}",
-                    repr(options.provider),
+                    repr(options.provider) + near(options.provider, manifests),
                 )
             ]
         )

@@ -143,19 +143,32 @@ def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     return options, arguments[cut + 1 :]
 
 
-def _parser(word: str = "") -> argparse.ArgumentParser:
+def _parser(word: str = "") -> Parser:
     """The parser of every command, or of the one that `word` names: the others would cost a plan
     some milliseconds.
     """
-    parser = Parser(
-        prog="gpus",
-        description="Who sells the GPUs you want, where, for how much, and which would be taken.",
-    )
+    parser = _Overview(prog="gpus")
     parser.add_argument("--version", action="store_true", help="say which version this is")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     for fill in [_COMMANDS[word]] if word in _COMMANDS else dict.fromkeys(_COMMANDS.values()):
         fill(commands)
     return parser
+
+
+class _Overview(Parser):
+    """The parser of all commands, whose help names each in one line, by what it is for."""
+
+    def format_help(self) -> str:
+        texts = {
+            each.dest: each.help
+            for action in self.actions
+            if isinstance(action.choices, dict)
+            for each in action._get_subactions()  # type: ignore[attr-defined]  # noqa: SLF001
+        }
+        lines = ["The GPUs you want, wherever they are for sale.", "", "usage: gpus COMMAND ..."]
+        for title, names in _GROUPS.items():
+            lines += ["", title, *(f"  {name:<12}{texts[name]}" for name in names)]
+        return "\n".join([*lines, "", _MORE, ""])
 
 
 def _sweep_parser(commands: Any) -> None:
@@ -205,6 +218,34 @@ def _sweep(options: argparse.Namespace) -> int:
     return sweep.run(options, options.world or stack.world, stack.settings)
 
 
+def _completion_parser(commands: Any) -> None:
+    from providers.cli import completion
+
+    completion.add_completion(commands, _completion)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from providers.cli import completion, rehearse, size, watch
+
+    def every() -> Parser:
+        parser = _parser()
+        for name, module in (("rehearse", rehearse), ("size", size), ("watch", watch)):
+            parser.commands[name] = module.parser()
+        return parser
+
+    return completion.run_completion(options, every)
+
+
+_GROUPS = {
+    "Look, and buy nothing": ("offers", "plan", "hardware", "size", "check", "ps"),
+    "Use machines": (
+        *("run", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept", "release"),
+    ),
+    "Look after stacks": ("watch", "sweep"),
+    "Rehearse, and set up": ("rehearse", "completion"),
+}
+"""What each command is for: the order of the help."""
+_MORE = "gpus COMMAND --help says more; gpus --version says which version this is."
 _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "offers": add_offers,
     "plan": add_plan,
@@ -216,4 +257,5 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,
     "size": _size_parser,
+    "completion": _completion_parser,
 }

@@ -25,14 +25,11 @@ def run_plan(options: argparse.Namespace) -> int:
     from providers.planner import render
 
     worst = OK
+    answers: list[dict[str, Any]] = []
     for title, ask, world, settings in _asked(options):
         made = api.plan(ask, world=world, settings=settings)
         if options.json:
-            print_json(
-                render.as_json(made)
-                if options.cluster or not options.stack
-                else {"cluster": title, **render.as_json(made)}
-            )
+            answers.append(({"cluster": title} if title else {}) | render.as_json(made))
         elif options.markdown:
             print(render.as_markdown(made, title=title), end="\n\n")
         else:
@@ -49,6 +46,9 @@ def run_plan(options: argparse.Namespace) -> int:
                 *hints(made),
             ]
             worst = complain("\n".join(head + text for text in lines), NOTHING)
+    if options.json:
+        # A stack may declare several; a list is one whatever their number.
+        print_json(answers if options.stack and not options.cluster else answers[0])
     return worst
 
 
@@ -106,6 +106,7 @@ def _asked(
             ]
         )
     from providers.engine import validate
+    from providers.model.wording import near
 
     stack = stackfile.read(options.stack)
     if options.cluster and options.cluster not in stack.clusters:
@@ -114,7 +115,7 @@ def _asked(
                 Problem(
                     "--cluster",
                     f"a cluster of {stack.name}",
-                    repr(options.cluster),
+                    repr(options.cluster) + near(options.cluster, stack.clusters),
                     f"there are: {', '.join(stack.clusters)}",
                 )
             ]
@@ -155,7 +156,9 @@ def add_plan(commands: Any) -> None:
     add_world(plan)
     form = plan.add_mutually_exclusive_group()
     form.add_argument(
-        "--json", action="store_true", help="candidates and rejections as one JSON object"
+        "--json",
+        action="store_true",
+        help="candidates and rejections as one JSON object; of a stack a list of them",
     )
     form.add_argument("--markdown", action="store_true", help="for a pull request")
     plan.set_defaults(run=run_plan)

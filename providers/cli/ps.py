@@ -13,6 +13,7 @@ from providers.engine.messages import moment
 from providers.engine.record import ON_DONE
 from providers.errors import Problem, SpecError
 from providers.model.money import per_hour
+from providers.model.wording import near
 from providers.model.workload import KEEP
 
 if TYPE_CHECKING:
@@ -121,7 +122,14 @@ def _is_a_stack(text: str) -> None:
     if text.rpartition("/")[2] not in every:
         wanted = "a stack with a file here, or one that this machine's journal knows"
         raise SpecError(
-            [Problem("--stack", wanted, repr(text), f"there are: {', '.join(every) or 'none'}")]
+            [
+                Problem(
+                    "--stack",
+                    wanted,
+                    repr(text) + near(text.rpartition("/")[2], every),
+                    f"there are: {', '.join(every) or 'none'}",
+                )
+            ]
         )
 
 

@@ -52,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
     """Carries out one `gpus rehearse` command and prints the outcome; 0. Raises GpusError, worth
     one line, for everything a user can get wrong.
     """
-    options = _parser().parse_args(list(argv))
+    options = parser().parse_args(list(argv))
     import sqlite3
 
     try:
@@ -72,7 +72,8 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
+    """Its arguments."""
     shared = Parser(add_help=False)
     shared.add_argument(
         "--json",
@@ -80,13 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         default=argparse.SUPPRESS,
         help="print the whole state as JSON afterwards",
     )
-    parser = Parser(
+    made = Parser(
         prog="gpus rehearse",
         description="Show the rehearsal clouds, or change what they will do next.",
     )
-    parser.add_argument("--json", action="store_true", help="print the whole state as JSON")
-    parser.set_defaults(do=None)
-    commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    made.add_argument("--json", action="store_true", help="print the whole state as JSON")
+    made.set_defaults(do=None)
+    commands = made.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, do: Any, text: str, /, **names: str) -> argparse.ArgumentParser:
         found: argparse.ArgumentParser = commands.add_parser(
@@ -172,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     command("advance", _advance, "move the world's clock ahead", duration="such as 10m, 20h, 7d")
     reset = command("reset", _reset, "forget everything and begin again with the default scenario")
     reset.add_argument("--yes", action="store_true", help="also when machines exist")
-    return parser
+    return made
 
 
 # What a cloud knows

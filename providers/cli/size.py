@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from providers.catalog import names
 from providers.cli import size_report
 from providers.cli.arguments import Parser
+from providers.cli.output import print_json
 from providers.errors import Problem, SpecError
 from providers.model.ask import ON_DEMAND, SPOT, gpu_text
 from providers.workloads.sizing import architecture, gpus, memory, throughput
@@ -25,9 +25,13 @@ def run(arguments: Sequence[str]) -> int:
     """Runs `gpus size ARGUMENTS`: 0 where something holds it or a table was asked for, 1 where
     nothing does. SpecError for a wrong question.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     if options.models:
-        for model in dict.fromkeys(architecture.bundled().values()):
+        models = dict.fromkeys(architecture.bundled().values())
+        if options.json:
+            print_json([{"name": each.name, "parameters": each.parameters} for each in models])
+            return OK
+        for model in models:
             sys.stdout.write(f"{model.name:<38}{model.parameters / 1e9:>8.2f} B\n")
         return OK
     providers = tuple(options.provider or ())
@@ -48,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.hours is not None:
         found = gpus.measured(_hours(options.hours), offers)
         if options.json:
-            _print_json(
+            print_json(
                 [
                     {
                         "gpu": gpu,
@@ -84,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     else:
         sized = gpus.sizes(model, work, offers, options.nodes)
     if options.json:
-        _print_json(size_report.as_json(model, work, sized, options.budget))
+        print_json(size_report.as_json(model, work, sized, options.budget))
     else:
         sys.stdout.write(
             size_report.as_text(
@@ -99,18 +103,19 @@ def run(arguments: Sequence[str]) -> int:
     return OK if any(each.verdict.answer in (FITS, TIGHT) for each in sized) else NOTHING
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+def parser() -> Parser:
+    """Its arguments."""
+    made = Parser(
         prog="gpus size",
         description=(
             "Which GPUs hold a model, how many, split how, at which price, and why not the others."
             " Buys nothing."
         ),
     )
-    parser.add_argument(
+    made.add_argument(
         "model", nargs="?", help="a published name, a size such as 7b, or the path of a config.json"
     )
-    kind = parser.add_mutually_exclusive_group()
+    kind = made.add_mutually_exclusive_group()
     kind.add_argument("--serve", action="store_true", help="for inference (the default)")
     kind.add_argument(
         "--train", choices=gpus.METHODS, help="for training: all weights, or adapters"
@@ -124,57 +129,59 @@ def _parser() -> argparse.ArgumentParser:
         ),
     )
     kind.add_argument("--models", action="store_true", help="the bundled models")
-    parser.add_argument(
+    made.add_argument(
         "--dtype", help="number format of the weights (default: the model's own; bf16 for training)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--context",
         default=None,
         help="tokens in each sequence, as in 32k (default: 8k, or what the model knows)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--concurrency", type=_positive, default=1, help="sequences at once (default: 1)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--cache-dtype",
         choices=("bf16", "fp8"),
         default="bf16",
         help="number format of the KV cache",
     )
-    parser.add_argument(
+    made.add_argument(
         "--tokens", help="tokens to train on in all, as in 1B; gives hours and dollars"
     )
-    parser.add_argument(
+    made.add_argument(
         "--sequence", default="2k", help="tokens in one training sequence (default: 2k)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--batch", type=_positive, default=1, help="sequences on each GPU at once (default: 1)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--rank", type=_positive, default=16, help="rank of the adapters (default: 16)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--no-recompute", action="store_true", help="keep all activations: faster, and more memory"
     )
-    parser.add_argument(
+    made.add_argument(
         "--efficiency",
         type=_part,
         default=throughput.EFFICIENCY,
         help=f"part of the achievable speed that training keeps (default: {throughput.EFFICIENCY})",
     )
-    parser.add_argument("--budget", type=float, help="dollars for the run; marks what costs more")
-    parser.add_argument("--nodes", type=_positive, default=1, help="machines (default: 1)")
-    parser.add_argument("--on", metavar="GPU:N,...", help="only these, as in A100:2,A100-80GB:4")
-    parser.add_argument(
+    made.add_argument("--budget", type=float, help="dollars for the run; marks what costs more")
+    made.add_argument("--nodes", type=_positive, default=1, help="machines (default: 1)")
+    made.add_argument("--on", metavar="GPU:N,...", help="only these, as in A100:2,A100-80GB:4")
+    made.add_argument(
         "--provider", action="append", help="prices of this provider only; repeatable"
     )
-    parser.add_argument("--spot", action="store_true", help="spot prices")
-    parser.add_argument("--all", action="store_true", help="every count of every card")
-    parser.add_argument(
+    made.add_argument("--spot", action="store_true", help="spot prices")
+    made.add_argument("--all", action="store_true", help="every count of every card")
+    made.add_argument(
         "--offline", action="store_true", help="do not ask the hub for a model that is not bundled"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
-    return parser
+    made.add_argument(
+        "--json", action="store_true", help="one JSON object; a list with --hours and --models"
+    )
+    return made
 
 
 def _work(options: Any, model: architecture.Architecture) -> Serve | Train:
@@ -296,7 +303,3 @@ def _placements(text: str, offers: Sequence[Sold]) -> list[tuple[str, int, Sold 
             )
         )
     return found
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")

@@ -86,6 +86,7 @@ def read(name: str) -> Stack:
     """
     from providers.engine import stack_config
     from providers.model import yaml_file
+    from providers.model.wording import near
 
     project = project_folder()
     file = _folder(project) / f"Pulumi.{name}.yaml"
@@ -95,7 +96,7 @@ def read(name: str) -> Stack:
                 Problem(
                     "--stack",
                     "a stack with a file",
-                    repr(name),
+                    repr(name) + near(name, names(project)),
                     f"there are: {', '.join(names(project)) or 'none'}",
                 )
             ]

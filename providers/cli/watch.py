@@ -20,7 +20,6 @@ from providers.home import private
 from providers.model import duration
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from providers.watch.rounds import Round
@@ -34,31 +33,32 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}(/[A-Za-z0-9_.-]{1,100}){0,2}")
 """A stack's name as Pulumi takes it, an organisation and a project before it or not."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="gpus watch", description=_DESCRIPTION)
-    parser.add_argument("-s", "--stack", required=True, help="the stack")
-    parser.add_argument(
+def parser() -> Parser:
+    """Its arguments."""
+    made = Parser(prog="gpus watch", description=_DESCRIPTION)
+    made.add_argument("-s", "--stack", required=True, help="the stack")
+    made.add_argument(
         "--interval",
         default="5m",
         metavar="DURATION",
         help="from the beginning of one round to that of the next (default 5m)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--max-buys",
         default="3/h",
         metavar="N/h",
         help="at most so many purchases within any hour (default 3/h)",
     )
-    parser.add_argument("--once", action="store_true", help="one round, for a scheduled pipeline")
-    parser.add_argument("--log", metavar="FILE", help="append one JSON line a round")
-    return parser
+    made.add_argument("--once", action="store_true", help="one round, for a scheduled pipeline")
+    made.add_argument("--log", metavar="FILE", help="append one JSON line a round")
+    return made
 
 
 def run(argv: Sequence[str]) -> int:
     """Watches until it is told to stop; 0, or 1 where the last round failed. Raises SpecError for
     bad arguments and a stack that is not there.
     """
-    options = _parser().parse_args(list(argv))
+    options = parser().parse_args(list(argv))
     if not _NAME.fullmatch(options.stack):
         # Pulumi refuses it at each round: that would be watched for ever.
         raise SpecError(

@@ -33,6 +33,7 @@ HEAVY = (
     "inspect",
     "difflib",
     "requests",
+    "shtab",
 )
 
 

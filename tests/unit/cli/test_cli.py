@@ -36,6 +36,7 @@ from tests.unit.cli.rig import run
         (("plan",), "-s STACK"),
         (("plan", "-s", "nowhere"), "Pulumi.yaml"),
         (("plan", "H100:8", "--cluster", "x"), "add -s STACK"),
+        (("check", "gpc"), "found 'gpc' (near: gcp"),
         (("hardware", "H10"), "near: H100"),
         (("hardware", "H100", "--dtype", "bf17"), "bf16"),
         (("check", "gpc"), "wanted one of"),
@@ -197,6 +198,8 @@ def test_list_of_a_stack_that_nobody_knows_fails_and_names_those_there_are(
     (tmp_path / "stacks" / "Pulumi.dev.yaml").write_text("config: {}\n")
     code, out, err = run(capsys, "ps", "-s", stack)
     assert (code, out) == (2, "") and f"found '{stack}'; there are: dev" in err
+    assert "found 'dve' (near: dev); there are: dev" in run(capsys, "ps", "-s", "dve")[2]
+    assert "found 'dve' (near: dev); there are: dev" in run(capsys, "plan", "-s", "dve")[2]
     assert run(capsys, "ps", "-s", stack, "--json")[0] == 2
     for known in ("dev", "organization/project/dev"):
         code, out, err = run(capsys, "ps", "-s", known)

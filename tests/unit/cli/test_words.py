@@ -4,6 +4,7 @@ all-clear where nothing was looked at.
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Never
 
@@ -177,7 +178,13 @@ def test_what_is_too_long_is_cut_between_words() -> None:
 
 def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys) -> None:
     """No command is no mistake: the help is shown, exit code 0; so is the version."""
-    assert main.main([]) == 0 and "commands:" in capsys.readouterr().out
+    assert main.main([]) == 0
+    out = capsys.readouterr().out
+    assert "Look, and buy nothing" in out and "Use machines" in out
+    assert len(out.splitlines()) <= 42 and max(map(len, out.splitlines())) <= 80
+    assert re.findall(r"^  (plan|run|watch|rehearse) ", out, re.MULTILINE) == [
+        *("plan", "run", "watch", "rehearse"),
+    ]
     assert main.main(["--version"]) == 0 and capsys.readouterr().out.startswith("gpus 0.")
 
 
@@ -194,6 +201,7 @@ def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys) -> None:
         (["rehearse", "stok"], "did you mean stock?"),
         (["size", "7b", "--hlp"], "did you mean --help?"),
         (["plan", "L4:1", "--rank", "prefernce"], "did you mean preference?"),
+        (["plan", "L4:1", "--spott", "only"], "`gpus plan --help` lists them"),
     ],
 )
 def test_a_word_that_is_nearly_right_is_told_the_right_one_and_never_taken_for_it(
