@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from providers.acceptance.on_node.main import LIMIT_S, MARK
+from providers.acceptance.on_node.main import LIMIT_S, PREFIX
 from providers.errors import GpusError, shortened
 from providers.model import foreign, shell
 
@@ -62,11 +62,11 @@ def answer(output: str, code: int, errors: str) -> Mapping[str, Any]:
 
     The machine may be a stranger's: what it says is bounded here, and judged field by field.
     """
-    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    lines = [line for line in output.splitlines() if line.startswith(PREFIX)]
     found: Any = None
     if lines and len(lines[-1]) <= ANSWER_MAX:
         try:
-            found = foreign.loads(lines[-1].removeprefix(MARK))
+            found = foreign.loads(lines[-1].removeprefix(PREFIX))
         except ValueError:
             found = None
     if not isinstance(found, dict) or foreign.too_deep(found):

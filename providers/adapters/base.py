@@ -85,11 +85,11 @@ class Adapter(Protocol):
         """
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every existing machine that bears the owner's mark (narrowed by cluster and generation),
-        paging through all.
+        """Every existing machine that carries the owner's label (narrowed by cluster and
+        generation), paging through all.
 
-        An empty owner is any: everything that bears a mark of this product, whoever's it is. Where
-        a mark shows but not whose it is, the node's `mark` has an empty owner.
+        An empty owner is any: everything that carries a label of this product, whoever's it is.
+        Where a label shows but not whose it is, the node's `label` has an empty owner.
         """
 
     def delete(self, handle: Handle) -> None:

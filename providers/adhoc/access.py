@@ -48,7 +48,7 @@ def owner() -> str:
     if not re.fullmatch(r"[0-9a-f]{12}", found):
         raise GpusError(
             f"{file}: wanted an owner id of 12 hexadecimal digits, found {found[:40]!r}; restore"
-            " it: machines bear it as their mark"
+            " it: machines carry it in their label"
         )
     return found
 

@@ -319,7 +319,7 @@ async def _parts(
             known = ClusterRecord.from_dict(launch.record)
             add(launch.cluster, launch.generation, known, known.handles, None)
     for entry in world.journal.orders(world.name, owner, name or None, states=order_table.PENDING):
-        add(entry.order.mark.cluster, entry.order.mark.generation, None, entry.handles, None)
+        add(entry.order.label.cluster, entry.order.label.generation, None, entry.handles, None)
     try:
         with looking() if lenient else nullcontext():
             nodes = await survey(world, owner, name, missed=missed)
@@ -329,8 +329,8 @@ async def _parts(
         world.report("warning", f"shown as the journal has it: {error}")
         nodes = ()
     for node in nodes:
-        if node.mark is not None:
-            add(node.mark.cluster, node.mark.generation, None, (node.handle,), node)
+        if node.label is not None:
+            add(node.label.cluster, node.label.generation, None, (node.handle,), node)
     return out
 
 

@@ -134,9 +134,11 @@ def _forget(world: World, swept: Sequence[Swept]) -> None:
 
     owner = _adhoc_owner()
     gone = {
-        each.found.mark.cluster for each in swept if each.found.mark.owner == owner and not each.why
+        each.found.label.cluster
+        for each in swept
+        if each.found.label.owner == owner and not each.why
     }
-    left = {each.found.mark.cluster for each in swept if each.why}
+    left = {each.found.label.cluster for each in swept if each.why}
     for name in sorted(gone - left):
         access.forget(world.name, name)
 
@@ -155,7 +157,7 @@ def _lines(world: World, survey: Survey, now: float) -> list[str]:
             filter(None, (found.gpu, found.where, found.status, _age(found, now), price))
         )
         whose = (
-            f"owner {found.mark.owner or 'not told'}, cluster {found.mark.cluster or 'not told'}"
+            f"owner {found.label.owner or 'not told'}, cluster {found.label.cluster or 'not told'}"
         )
         lines += [
             f"{found.verdict:<10} {found.handle.provider} {found.handle.native_id}",
@@ -220,9 +222,9 @@ def _record(
                 "verdict": found.verdict,
                 "why": found.why,
                 "status": found.status,
-                "owner": found.mark.owner or None,
-                "cluster": found.mark.cluster or None,
-                "generation": found.mark.generation or None,
+                "owner": found.label.owner or None,
+                "cluster": found.label.cluster or None,
+                "generation": found.label.generation or None,
                 "stack": found.stack or None,
                 "gpu": found.gpu or None,
                 "where": found.where or None,

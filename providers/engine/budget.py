@@ -263,7 +263,7 @@ async def settled(
             return False
         return not any(
             node.status != GONE
-            and (node.mark is None or node.mark.generation in ("", spell.generation))
+            and (node.label is None or node.label.generation in ("", spell.generation))
             for node in nodes
         )
 

@@ -208,7 +208,7 @@ async def delete(world: World, record: ClusterRecord) -> None:
 async def settle(
     world: World, owner: str, previous: Iterable[Mapping[str, Mapping[str, str]]] = ()
 ) -> tuple[Node, ...]:
-    """Settles every order of the owner and deletes, confirmed, everything that bears its mark;
+    """Settles every order of the owner and deletes, confirmed, everything that carries its label;
     returns the machines that were found.
 
     Looks in every account that the owner has used, as the journal knows and as `previous` names
@@ -218,7 +218,7 @@ async def settle(
 
     async def settled(world: World) -> tuple[Node, ...]:
         pending = {
-            entry.order.mark.cluster
+            entry.order.label.cluster
             for entry in world.journal.orders(world.name, owner, states=order_table.PENDING)
         }
         async with leased(
@@ -296,23 +296,23 @@ async def release_orphans(
 
     async def work(_stop: StopSignal) -> None:
         for adapter, node in await _orphans(world, owner, known, previous):
-            mark = node.mark
-            if mark is None or not is_orphan(node) or world.is_at_work(owner, mark.cluster):
+            label = node.label
+            if label is None or not is_orphan(node) or world.is_at_work(owner, label.cluster):
                 continue
             world.report(
                 "warning",
-                f"{mark.cluster}: deleting {node.handle.native_id}, which a run left behind and no"
+                f"{label.cluster}: deleting {node.handle.native_id}, which a run left behind and no"
                 " state names",
             )
             left = await deadlines.answering(release(world, adapter, "", "", "", (node.handle,)))
             if left.clean:
                 world.journal.release(
-                    world.name, owner, mark.cluster, "", world.clock.now(), (node.handle,)
+                    world.name, owner, label.cluster, "", world.clock.now(), (node.handle,)
                 )
             else:
                 world.report(
                     "warning",
-                    f"{mark.cluster}: it could not be deleted: {left.why};"
+                    f"{label.cluster}: it could not be deleted: {left.why};"
                     f" {bill(left.handles, None)}",
                 )
 

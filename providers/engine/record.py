@@ -19,7 +19,7 @@ from providers.model.machine import (
     STARTING,
     Attempt,
     Handle,
-    Mark,
+    Label,
     Node,
     Setup,
 )
@@ -61,6 +61,8 @@ start of the creation, and round.
 """
 _PRICE = {"micro_usd": "micro_usd", "as_of": "price_as_of", "source": "price_source"}
 """The fields of a price, and their names in states and journals."""
+_LABEL = "mark"
+"""The stored name of a machine's label, which earlier versions wrote and read too."""
 _NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
 """Statuses as clouds name them, which say no more than the product's own words for them."""
 
@@ -197,20 +199,21 @@ def bought_in(pairs: Iterable[Iterable[Any]]) -> tuple[tuple[str, Any], ...]:
 
 
 def _node_out(node: Node) -> dict[str, Any]:
-    mark = None if node.mark is None else list(node.mark)
+    fields = node._asdict()
+    label = fields.pop("label")
     return {
-        **node._asdict(),
+        **fields,
         "handle": list(node.handle),
-        "mark": mark,
+        _LABEL: None if label is None else list(label),
         "ports": [list(pair) for pair in node.ports],
     }
 
 
 def _node_in(raw: Mapping[str, Any]) -> Node:
     fields = {name: raw[name] for name in Node._fields if name in raw}
-    mark = fields.get("mark")
+    label = raw.get(_LABEL)
+    fields["label"] = None if label is None else Label(*label)
     fields["handle"] = Handle(*fields["handle"])
-    fields["mark"] = None if mark is None else Mark(*mark)
     fields["gpu_count"] = int(fields.get("gpu_count", 0))
     fields["created_at"] = float(fields.get("created_at", 0.0))
     fields["ports"] = tuple(

@@ -56,7 +56,7 @@ class Capabilities(NamedTuple):
     late is no second purchase.
     """
     relabels: bool = True
-    """A new generation can be written on what runs; else a mark tells the first one for ever, and
+    """A new generation can be written on what runs; else a label tells the first one for ever, and
     only this machine's journal who took it over.
     """
     workload_kinds: frozenset[str] = frozenset()

@@ -60,7 +60,7 @@ class Handle(NamedTuple):
     native_id: str
 
 
-class Mark(NamedTuple):
+class Label(NamedTuple):
     """Whose a machine is: written on it as labels, and in the journal. `owner` is the stack's
     random id.
     """
@@ -71,11 +71,11 @@ class Mark(NamedTuple):
     fingerprint: str
 
 
-def is_foreign(mark: Mark | None, generation: str) -> bool:
-    """Whether a machine bears another generation. A mark without one is no other one's: somebody
+def is_foreign(label: Label | None, generation: str) -> bool:
+    """Whether a machine carries another generation. A label without one is no other one's: somebody
     took the label off, or it did not arrive.
     """
-    return mark is not None and mark.generation not in ("", generation)
+    return label is not None and label.generation not in ("", generation)
 
 
 class Node(NamedTuple):
@@ -89,7 +89,7 @@ class Node(NamedTuple):
     handle: Handle
     name: str
     status: str
-    mark: Mark | None = None
+    label: Label | None = None
     region: str = ""
     zone: str = ""
     machine_type: str = ""
@@ -199,7 +199,7 @@ class Order(NamedTuple):
     lost of a cluster is made good.
     """
 
-    mark: Mark
+    label: Label
     token: str
     candidates: tuple[Candidate, ...]
     node_names: tuple[str, ...]

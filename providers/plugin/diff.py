@@ -49,7 +49,7 @@ too: what it runs is counted from then on.
 """
 
 STRAY = "stray"
-"""The owner of an imported machine that bears no label. Declaring it in a stack makes it that
+"""The owner of an imported machine that carries no label. Declaring it in a stack makes it that
 stack's; it is still the same machine.
 """
 

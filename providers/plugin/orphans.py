@@ -61,16 +61,16 @@ def is_orphan(
     It is of a cluster that the state has elsewhere, or of one that a run made here (`launched`) and
     nobody declares. What is declared and not in the state is adopted by its create.
     """
-    mark = node.mark
+    label = node.label
     if (
-        mark is None
-        or not mark.generation
-        or any(mark.generation == claim.generation for claim in claims)
+        label is None
+        or not label.generation
+        or any(label.generation == claim.generation for claim in claims)
     ):
         return False
-    if any(mark.cluster == claim.cluster for claim in claims):
+    if any(label.cluster == claim.cluster for claim in claims):
         return True
-    return mark.cluster in launched and mark.cluster not in declared
+    return label.cluster in launched and label.cluster not in declared
 
 
 async def launched_here(world: World, owner: str) -> frozenset[str]:
@@ -79,7 +79,7 @@ async def launched_here(world: World, owner: str) -> frozenset[str]:
     """
     orders = await asyncio.to_thread(world.journal.orders, world.name, owner)
     shared = world.leases.clusters(world.name, owner) if world.leases is not None else ()
-    return frozenset({*shared, *(entry.order.mark.cluster for entry in orders)})
+    return frozenset({*shared, *(entry.order.label.cluster for entry in orders)})
 
 
 async def release(

@@ -200,7 +200,7 @@ class StandInProbe(NamedTuple):
         return StandIn(
             self.folder / node.name,
             node.name,
-            node.mark.cluster if node.mark is not None else node.name,
+            node.label.cluster if node.label is not None else node.name,
         )
 
     def play(self, node: Node) -> None:

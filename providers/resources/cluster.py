@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Ownership(pulumi.CustomResource):
-    """The stack's own mark on everything it makes. `owner_id` is random, made once; deleting it
+    """The stack's own label on everything it makes. `owner_id` is random, made once; deleting it
     settles and removes all that bears it.
 
     `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US

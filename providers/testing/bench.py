@@ -29,7 +29,7 @@ from providers.model.ask import (
     PriceOverride,
     gpu_text,
 )
-from providers.model.machine import GONE, Mark, Order, Setup
+from providers.model.machine import GONE, Label, Order, Setup
 from providers.model.worlds import REHEARSAL
 from providers.testing.harness import Harness, Knobs, StandIn, StoreClock
 
@@ -190,9 +190,9 @@ class Bench:
         """An order as the engine would write it; of the best candidate unless others are given."""
         token = str(uuid.uuid4())
         names = tuple(f"{cluster}-{token[:8]}-{index}" for index in range(nodes))
-        mark = Mark(owner, cluster, generation, FINGERPRINT)
+        label = Label(owner, cluster, generation, FINGERPRINT)
         chosen = candidates or self.candidates(nodes=nodes)[:1]
-        return Order(mark, token, chosen, names, self.harness.setup._replace(ttl_s=ttl_s), wait_s)
+        return Order(label, token, chosen, names, self.harness.setup._replace(ttl_s=ttl_s), wait_s)
 
     def spec(
         self,

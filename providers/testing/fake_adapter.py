@@ -2,7 +2,7 @@
 it.
 
 It does what it says: a machine it reports exists in it, a refusal made nothing, and what an
-injected fault leaves behind can be found by its mark. Outcomes are injected (`fail`, `stock`,
+injected fault leaves behind can be found by its label. Outcomes are injected (`fail`, `stock`,
 `twist`, `preempt`), every call is counted. Time comes from the clock it is given.
 """
 
@@ -98,7 +98,7 @@ class FakeCloud(PlaceAccess):
         """The next order is taken, then ends with this and makes nothing."""
         self.refuse_update: Handle | None = None
         """A machine that cannot be edited: there is no room to start it again."""
-        self.marked = True
+        self.labelled = True
         """False for a cloud without labels: `find` finds nothing there."""
         self.listed: list[Offer] | None = None
         self.connect_error: CloudError | None = None
@@ -255,15 +255,15 @@ class FakeCloud(PlaceAccess):
         fault = self._begin("find")
         with self._lock:
             self._end(fault)
-            if not self.marked:
+            if not self.labelled:
                 return []
             return [
                 node
                 for node in self.alive
-                if node.mark is not None
-                and owner in {"", node.mark.owner}
-                and cluster in {"", node.mark.cluster}
-                and generation in {"", node.mark.generation}
+                if node.label is not None
+                and owner in {"", node.label.owner}
+                and cluster in {"", node.label.cluster}
+                and generation in {"", node.label.generation}
             ]
 
     def delete(self, handle: Handle) -> None:
@@ -278,9 +278,9 @@ class FakeCloud(PlaceAccess):
         fault = self._begin("relabel")
         with self._lock:
             node = self.machines[handle]
-            if node.mark is not None:
+            if node.label is not None:
                 self.machines[handle] = node._replace(
-                    mark=node.mark._replace(generation=generation)
+                    label=node.label._replace(generation=generation)
                 )
             self._end(fault)
 
@@ -376,7 +376,7 @@ class FakeCloud(PlaceAccess):
             handle=Handle(self.name, f"{placed.zone or placed.region}/{name}"),
             name=name,
             status=status,
-            mark=order.mark if self.marked else None,
+            label=order.label if self.labelled else None,
             region=placed.region,
             zone=placed.zone,
             machine_type=placed.machine_type,

@@ -64,7 +64,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         manifest_is_whole,
         a_machine_is_made_seen_and_deleted,
         deleting_twice_is_success,
-        another_process_finds_it_by_its_mark,
+        another_process_finds_it_by_its_label,
         others_machines_are_never_listed,
         everybodys_machines_are_listed_when_asked_so,
         *([every_page_is_read] if harness.page else []),
@@ -76,7 +76,7 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
         more_nodes_than_declared_are_refused_in_the_plan,
         kinds_that_are_not_declared_are_refused_in_the_plan,
         an_order_is_settled_by_its_token,
-        edits_in_place_keep_the_machine_and_its_mark,
+        edits_in_place_keep_the_machine_and_its_label,
         *([a_stopped_machine_is_kept_and_starts_again] if STATE in can.in_place else []),
         (
             a_new_generation_is_written_on_an_adopted_machine
@@ -96,8 +96,8 @@ def cases(harness: Harness) -> list[Callable[[Bench], None]]:
 
 
 def a_machine_is_made_seen_and_deleted(bench: Bench) -> None:
-    """One order is one creating call and one machine, as ordered and bearing its mark; deleted, it
-    is gone.
+    """One order is one creating call and one machine, as ordered, with its label; deleted, it is
+    gone.
     """
     order = bench.order()
     ticket, nodes = bench.made(order)
@@ -110,7 +110,7 @@ def a_machine_is_made_seen_and_deleted(bench: Bench) -> None:
     (node,) = nodes
     assert node.handle == ticket.handles[0]
     assert node.status == RUNNING, f"wanted it running, found {node.status} {node.detail}"
-    assert node.mark == order.mark, f"wanted {order.mark}, found {node.mark}"
+    assert node.label == order.label, f"wanted {order.label}, found {node.label}"
     assert node.capacity in {"", order.candidates[0].capacity}
     bench.removed(ticket.handles)
     bench.exist(0, "deleted")
@@ -128,7 +128,7 @@ def deleting_twice_is_success(bench: Bench) -> None:
     bench.exist(0, "deleted")
 
 
-def another_process_finds_it_by_its_mark(bench: Bench) -> None:
+def another_process_finds_it_by_its_label(bench: Bench) -> None:
     """An adapter that was not there finds it by owner, cluster and generation, sees the same
     machine, and can delete it.
     """
@@ -147,7 +147,7 @@ def another_process_finds_it_by_its_mark(bench: Bench) -> None:
     for which in ((OTHER,), (OWNER, "other"), (OWNER, CLUSTER, LATER)):
         assert not other.find(*which), f"find{which}: wanted nothing, found {other.find(*which)}"
     (node,) = other.observe(ticket.handles)
-    assert (node.status, node.mark) == (RUNNING, ticket.order.mark)
+    assert (node.status, node.label) == (RUNNING, ticket.order.label)
     bench.removed(ticket.handles, other)
 
 
@@ -175,15 +175,15 @@ def others_machines_are_never_listed(bench: Bench) -> None:
 
 
 def everybodys_machines_are_listed_when_asked_so(bench: Bench) -> None:
-    """Asked for any owner, every machine that bears a mark of the product is listed with whose it
-    is, from any process; none is left out.
+    """Asked for any owner, every machine with a label of the product is listed with whose it is,
+    from any process; none is left out.
     """
     places = iter(_different(bench, 2))
     orders = [bench.order(next(places)), bench.order(next(places), owner=OTHER, cluster="serve")]
     made = [bench.made(order)[0].handles[0] for order in orders]
     for adapter in (bench.adapter, bench.connect()):
-        found = {node.handle: node.mark for node in adapter.find("")}
-        assert found == {handle: order.mark for handle, order in zip(made, orders, strict=True)}, (
+        found = {node.handle: node.label for node in adapter.find("")}
+        assert found == {handle: order.label for handle, order in zip(made, orders, strict=True)}, (
             f'find(""): {found}'
         )
     assert [node.handle for node in bench.adapter.find("", "serve")] == made[1:]
@@ -243,8 +243,8 @@ def a_new_generation_is_written_on_an_adopted_machine(bench: Bench) -> None:
     bench.adapter.relabel(ticket.handles[0], LATER)
     for adapter in (bench.adapter, bench.connect()):
         (node,) = adapter.observe(ticket.handles)
-        assert node.mark == ticket.order.mark._replace(generation=LATER), (
-            f"wanted generation {LATER}, found {node.mark}"
+        assert node.label == ticket.order.label._replace(generation=LATER), (
+            f"wanted generation {LATER}, found {node.label}"
         )
         assert [node.handle for node in adapter.find(OWNER, CLUSTER, LATER)] == list(ticket.handles)
         assert not adapter.find(OWNER, CLUSTER, GENERATION)
@@ -253,7 +253,7 @@ def a_new_generation_is_written_on_an_adopted_machine(bench: Bench) -> None:
 
 
 def a_generation_that_cannot_be_written_is_refused(bench: Bench) -> None:
-    """A mark that is written once stays: relabel is an error, and changes nothing."""
+    """A label that is written once stays: relabel is an error, and changes nothing."""
     ticket, _ = bench.made()
     try:
         bench.adapter.relabel(ticket.handles[0], LATER)
@@ -264,13 +264,13 @@ def a_generation_that_cannot_be_written_is_refused(bench: Bench) -> None:
             "wanted relabel refused, since the capabilities say that it cannot be; found it done"
         )
     (node,) = bench.adapter.observe(ticket.handles)
-    assert node.mark == ticket.order.mark, f"wanted {ticket.order.mark}, found {node.mark}"
+    assert node.label == ticket.order.label, f"wanted {ticket.order.label}, found {node.label}"
     bench.removed(ticket.handles)
 
 
-def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
-    """Each declared edit is taken, the machine stays the same one and keeps its mark; labels stand
-    on it where the cloud shows any.
+def edits_in_place_keep_the_machine_and_its_label(bench: Bench) -> None:
+    """Each declared edit is taken, the machine stays the same one and keeps its label; the
+    user's labels stand on it where the cloud shows any.
     """
     ticket, before = bench.made()
     can = bench.harness.manifest.capabilities.in_place
@@ -283,23 +283,23 @@ def edits_in_place_keep_the_machine_and_its_mark(bench: Bench) -> None:
         bench.adapter.update(ticket.handles[0], changes[edit])
         bench.wait(5.0)
         (node,) = bench.connect().observe(ticket.handles)
-        assert (node.status, node.mark) == (
+        assert (node.status, node.label) == (
             RUNNING,
-            before[0].mark,
-        ), f"{edit}: wanted it running as {before[0].mark}, found {node.status} {node.mark}"
+            before[0].label,
+        ), f"{edit}: wanted it running as {before[0].label}, found {node.status} {node.label}"
     (machine,) = bench.knobs.running()
     if "labels" in can and machine.labels:
         assert machine.labels.get("team") == "blue", (
             f"wanted the label on the machine, found {machine.labels}"
         )
         bench.adapter.update(ticket.handles[0], {"labels": {"team": "red"}})
-        assert bench.connect().observe(ticket.handles)[0].mark == before[0].mark
+        assert bench.connect().observe(ticket.handles)[0].label == before[0].label
         assert bench.knobs.running()[0].labels.get("team") == "red"
     bench.removed(ticket.handles)
 
 
 def a_stopped_machine_is_kept_and_starts_again(bench: Bench) -> None:
-    """Stopped, it is there, found by its mark, and not running, on any process's word; started
+    """Stopped, it is there, found by its label, and not running, on any process's word; started
     again, it is the same one; either twice is fine.
     """
     ticket, before = bench.made()
@@ -313,10 +313,10 @@ def a_stopped_machine_is_kept_and_starts_again(bench: Bench) -> None:
         bench.wait(60.0)
         for adapter in (bench.adapter, bench.connect()):
             (node,) = adapter.observe(ticket.handles)
-            assert (node.status, node.mark) == (
+            assert (node.status, node.label) == (
                 status,
-                before[0].mark,
-            ), f"wanted it {status}, found {node.status} {node.mark}"
+                before[0].label,
+            ), f"wanted it {status}, found {node.status} {node.label}"
             assert [found.handle for found in adapter.find(OWNER, CLUSTER, GENERATION)] == list(
                 ticket.handles
             )

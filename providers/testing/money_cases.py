@@ -200,9 +200,9 @@ def a_killed_runs_machine_is_adopted(bench: Bench) -> None:
     assert bench.knobs.creates() == 1, "wanted no second creating call"
     bench.exist(1, "adopted")
     (node,) = bench.connect().observe(record.handles)
-    assert node.mark is not None
+    assert node.label is not None
     wanted = LATER if bench.harness.manifest.capabilities.relabels else GENERATION
-    assert node.mark.generation == wanted, f"wanted generation {wanted}, found {node.mark}"
+    assert node.label.generation == wanted, f"wanted generation {wanted}, found {node.label}"
     _deleted(bench, record)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OK, BAD, UNKNOWN = "ok", "wrong", "unknown"
-MARK = "gpus-doctor"
+PREFIX = "gpus-doctor"
 
 LEFT_OUT = (
     "what would tell of this computer instead (PyTorch, memory, links, kernel log, disk, CPU) is"
@@ -56,7 +56,7 @@ def script(*, stand_in: bool = False) -> str:
     """The shell script: each look's name, exit code and output, one after the other; on a
     rehearsal's stand-in of its nvidia-smi alone.
     """
-    return shell.program(__file__, "diagnose", mark=MARK, stand_in="yes" if stand_in else "")
+    return shell.program(__file__, "diagnose", prefix=PREFIX, stand_in="yes" if stand_in else "")
 
 
 def read(output: str) -> dict[str, tuple[int, list[str]]]:
@@ -64,7 +64,7 @@ def read(output: str) -> dict[str, tuple[int, list[str]]]:
     found: dict[str, tuple[int, list[str]]] = {}
     name = ""
     for line in output.splitlines():
-        head = re.match(rf"^{MARK} (\w+) (\d+)$", line)
+        head = re.match(rf"^{PREFIX} (\w+) (\d+)$", line)
         if head is not None:
             name = head[1]
             found[name] = (int(head[2]), [])

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Looks at what may be wrong with a GPU machine, and prints for each look its name, exit code and
 # output. Changes nothing. The fields are those of `nvidia-smi --help-query-gpu`, driver 580.
-: "${mark:?}" "${stand_in?}"
+: "${prefix:?}" "${stand_in?}"
 
 look() { # name command...
   name=$1
   shift
   found=$("$@" 2>/dev/null)
-  printf '%s %s %s\n%s\n' "$mark" "$name" "$?" "$found"
+  printf '%s %s %s\n%s\n' "$prefix" "$name" "$?" "$found"
 }
 
 cards() { nvidia-smi --format=csv,noheader,nounits --query-gpu="$1"; }

@@ -127,7 +127,7 @@ def test_the_host_key_is_pinned_at_readiness_and_strict_after_also_when_it_is_lo
 
 
 def test_what_another_clone_bought_is_adopted_without_its_key(bench, tmp_path, monkeypatch) -> None:
-    """A clone that has neither key nor journal takes the machine over by its marks, ready as the
+    """A clone that has neither key nor journal takes the machine over by its labels, ready as the
     cloud says, and says that.
     """
     record = bench.declare()

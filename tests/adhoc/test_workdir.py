@@ -116,16 +116,16 @@ def test_a_transfer_that_was_cut_short_is_gone_on_with(bench, project, monkeypat
     monkeypatch.setattr(rsync, "PAUSES_S", (0.0,))
     (project / "large").write_bytes(os.urandom(2_000_000))
     machine = bench.rent()
-    there, mark = bench.host.home / "workdir", bench.host.home / "workdir.digest"
+    there, label = bench.host.home / "workdir", bench.host.home / "workdir.digest"
     line = machine.inner.line()
     with pytest.raises(GpusError):
         portal().run(sent(cut(line, 2), scanned(project, LIMIT), THERE))
-    assert not mark.exists()
+    assert not label.exists()
     assert not (there / "large").exists() or (there / "large").stat().st_size < 2_000_000
     (project / "run.sh").unlink()
     tree = scanned(project, LIMIT)
     portal().run(sent(cut(line, 1), tree, THERE))
-    assert mark.read_text().strip() == tree.digest
+    assert label.read_text().strip() == tree.digest
     assert (there / "large").read_bytes() == (project / "large").read_bytes()
     assert not (there / "run.sh").exists()
     machine.release()
@@ -167,6 +167,6 @@ def test_several_machines_get_it_side_by_side(bench, project) -> None:
     portal().run(all_of_them())
     for each in folders:
         assert names(bench.host.home / each.folder) == sorted(tree.files)
-        mark = bench.host.home / f"{each.folder}.digest"
-        assert mark.read_text().strip() == tree.digest
+        label = bench.host.home / f"{each.folder}.digest"
+        assert label.read_text().strip() == tree.digest
     machine.release()

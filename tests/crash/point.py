@@ -208,18 +208,18 @@ def _gcp(db: sqlite3.Connection, now: float) -> Iterable[Running]:
     ):
         labels = json.loads(body).get("labels") or {}
         status = next((word for at, word in reversed(json.loads(timeline)) if at <= now), "")
-        mark = _mark(labels)
-        machines[number] = mark, float(gone)
+        label = _label(labels)
+        machines[number] = label, float(gone)
         yield Running(
-            "gcp", f"{zone}/{name}", "machine", status, *mark, kind, float(created), float(gone)
+            "gcp", f"{zone}/{name}", "machine", status, *label, kind, float(created), float(gone)
         )
     for zone, name, vm, automatic, created in db.execute(
         "SELECT zone, name, vm, auto_delete, created FROM gcp_disk"
     ):
-        mark, machine_gone = machines.get(vm, (("", "", ""), FOREVER))
+        label, machine_gone = machines.get(vm, (("", "", ""), FOREVER))
         # A disk ends with its machine, or not at all: nothing else deletes one.
         ends = machine_gone if automatic else FOREVER
-        yield Running("gcp", f"{zone}/{name}", "disk", "", *mark, "", float(created), ends)
+        yield Running("gcp", f"{zone}/{name}", "disk", "", *label, "", float(created), ends)
 
 
 def _aws(db: sqlite3.Connection, now: float) -> Iterable[Running]:
@@ -237,7 +237,7 @@ def _aws(db: sqlite3.Connection, now: float) -> Iterable[Running]:
             f"{region}/{number} in {zone}",
             "machine",
             status,
-            *_mark(json.loads(body).get("tags") or {}),
+            *_label(json.loads(body).get("tags") or {}),
             kind,
             float(created),
             ends,
@@ -260,18 +260,18 @@ def _modal(db: sqlite3.Connection, now: float) -> Iterable[Running]:
                 number,
                 "machine",
                 status if now < ends else "ended",
-                *_mark(json.loads(tags)),
+                *_label(json.loads(tags)),
                 f"{gpus} GPUs",
                 float(created),
                 ends,
             )
     if not _has(db, "modal_deployed"):
         return
-    marks = {}
+    labels = {}
     for number, state, created, stopped, tags in db.execute(
         "SELECT id, state, created, stopped, tags FROM modal_deployed"
     ):
-        marks[number] = _mark(json.loads(tags))
+        labels[number] = _label(json.loads(tags))
         # Only a published app can start a container; one that was begun and never published ends
         # with its client.
         if state != "INITIALIZING":
@@ -280,7 +280,7 @@ def _modal(db: sqlite3.Connection, now: float) -> Iterable[Running]:
                 number,
                 "app",
                 state.lower(),
-                *marks[number],
+                *labels[number],
                 "",
                 float(created),
                 FOREVER if stopped is None else float(stopped),
@@ -288,13 +288,13 @@ def _modal(db: sqlite3.Connection, now: float) -> Iterable[Running]:
     for number, app, gpus, created, started, ended in db.execute(
         "SELECT id, app, gpu_count, created, started, ended FROM modal_container"
     ):
-        mark, status = marks.get(app, ("", "", "")), "queued" if started is None else "running"
+        label, status = labels.get(app, ("", "", "")), "queued" if started is None else "running"
         yield Running(
             "modal",
             number,
             "machine",
             status,
-            *mark,
+            *label,
             f"{gpus} GPUs",
             float(created),
             FOREVER if ended is None else float(ended),
@@ -304,14 +304,14 @@ def _modal(db: sqlite3.Connection, now: float) -> Iterable[Running]:
 def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
     if not _has(db, "clore_order"):
         return
-    from providers.adapters.clore.mark import belongs
+    from providers.adapters.clore.label import belongs
     from providers.rehearsal.clouds.clore.inventory import USD_PER_COIN
 
     known: dict[int, list[str]] = {}
     if _has(db, "clore_rental"):
         known = {
-            number: mark
-            for number, *mark in db.execute(
+            number: label
+            for number, *label in db.execute(
                 "SELECT order_id, owner, cluster, generation FROM clore_rental"
             )
         }
@@ -352,7 +352,7 @@ def _clore(db: sqlite3.Connection, now: float, owner: str) -> Iterable[Running]:
         )
 
 
-def _mark(labels: Mapping[str, str]) -> tuple[str, str, str]:
+def _label(labels: Mapping[str, str]) -> tuple[str, str, str]:
     return labels.get(OWNER, ""), labels.get(CLUSTER, ""), labels.get(GENERATION, "")
 
 

@@ -1,4 +1,4 @@
-"""Machines that bear a cluster's mark beside the held ones: what killed reclaims and placements
+"""Machines that carry a cluster's label beside the held ones: what killed reclaims and placements
 leave is never silent and never lost.
 """
 
@@ -107,7 +107,7 @@ def test_b33_reclaim_killed_while_the_old_one_was_deleted(lab, reclaimable, gone
 
 
 def test_an_extra_machine_is_found_though_the_journal_is_lost(lab, tmp_path) -> None:
-    """The mark alone is enough: an unknown machine of the generation is told and then released."""
+    """The label alone is enough: an unknown machine of the generation is told and then released."""
     record = run(operations.create(lab.world(), wanted(), "g1"))
     (twin,) = lab.alive
     extra = twin._replace(handle=twin.handle._replace(native_id="north-a/other"), name="other")
@@ -121,7 +121,7 @@ def test_an_extra_machine_is_found_though_the_journal_is_lost(lab, tmp_path) -> 
 
 
 def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab) -> None:
-    """What was stopped on purpose is not placed anew because something else bears its mark."""
+    """What was stopped on purpose is not placed anew because something else carries its label."""
     world = lab.world()
     stopped = wanted(setup=wanted().setup._replace(state="stopped"))
     record = run(operations.update(world, run(operations.create(world, wanted(), "g1")), stopped))
@@ -137,7 +137,7 @@ def test_a_stopped_machine_is_kept_while_an_extra_one_goes(lab) -> None:
 
 
 def test_a_search_that_fails_does_not_hide_what_was_seen(lab) -> None:
-    """When only the search by mark fails, the look at the held machines still counts."""
+    """When only the search by label fails, the look at the held machines still counts."""
     world = lab.world()
     record = run(operations.create(world, wanted(), "g1"))
     lab.alpha.preempt(record.handles[0], remains=True)

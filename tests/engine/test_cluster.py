@@ -44,7 +44,7 @@ def test_b26_killed_between_call_and_answer(lab) -> None:
     world = killed_create(lab)
     record = run(operations.create(world, wanted(), "g2"))
     assert lab.creates == len(lab.alive) == 1
-    assert lab.alive[0].mark.generation == record.generation == "g2"
+    assert lab.alive[0].label.generation == record.generation == "g2"
     assert record.price.micro_usd == 10_000_000
     assert lab.said("adopted")
 
@@ -76,8 +76,8 @@ def test_b26_killed_between_answer_and_state(lab) -> None:
 
 
 def test_b26_same_paths_on_a_cloud_without_labels(lab) -> None:
-    """Where machines bear no mark, the journal alone prevents the second purchase."""
-    lab.alpha.marked = False
+    """Where machines carry no label, the journal alone prevents the second purchase."""
+    lab.alpha.labelled = False
     lab.alpha.fail("submit", Killed(), after=True)
     world = killed_create(lab)
     record = run(operations.create(world, wanted(), "g2"))
@@ -305,7 +305,7 @@ def test_a_moment_of_creation_that_cannot_be_is_none(lab, created) -> None:
 
 
 def test_delete_of_a_machine_whose_generation_cannot_be_read_ends_it(lab) -> None:
-    """A mark without a generation is no other one's: what the record names is ended, not left as
+    """A label without a generation is no other one's: what the record names is ended, not left as
     taken over.
     """
     world, record = made(lab)

@@ -24,7 +24,7 @@ from providers.model.machine import (
     STOPPED,
     STOPPING,
     Handle,
-    Mark,
+    Label,
     Node,
 )
 from providers.model.placement import Placement, Price
@@ -54,7 +54,7 @@ def node(status, index=0, kind="machine", **more):
         Handle("alpha", f"r/{index}"),
         name=f"train-{index}",
         status=status,
-        mark=Mark("o", "train", "g", "f"),
+        label=Label("o", "train", "g", "f"),
         region="r",
         zone="r-a",
         machine_type="m",

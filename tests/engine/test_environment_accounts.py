@@ -16,7 +16,7 @@ from providers.engine import operations
 from providers.engine.runtime.accounts import said
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, NotConfigured
-from providers.model.machine import Mark
+from providers.model.machine import Label
 from tests.engine.cases import run
 from tests.unit.aws.test_power import Clock, wanted
 
@@ -194,7 +194,7 @@ def test_a_clore_key_is_told_by_its_fingerprint(tmp_path, monkeypatch) -> None:
         CLORE.connect("live", account)
     assert "secret-key" not in str(caught.value)
     memory = Memory(tmp_path / "clore.db")
-    memory.keep(4711, Mark("own", "c", "g", "f"), "token")
+    memory.keep(4711, Label("own", "c", "g", "f"), "token")
     seen.append({"id": 4712})
     with pytest.raises(NotConfigured):
         CLORE.connect("live", account)

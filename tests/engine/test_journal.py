@@ -12,17 +12,18 @@ import pytest
 from providers import errors
 from providers.engine import operations, record
 from providers.engine.journal import process
+from providers.engine.journal.codec import order_in, order_out
 from providers.engine.journal.journal import Journal
 from providers.engine.market import planning
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
-from providers.model.machine import Handle, Mark, Order, Setup, Ticket
+from providers.model.machine import Handle, Label, Order, Setup, Ticket
 from providers.model.offer import Candidate
 from tests.engine.cases import MARKET, ask, run, wanted
 from tests.present import present
 
 ORDER = Order(
-    Mark("own", "train", "g1", "f1"),
+    Label("own", "train", "g1", "f1"),
     "token-1",
     (Candidate(1, 0, MARKET[0], 2, "", 20_000_000),),
     ("train-0", "train-1"),
@@ -52,6 +53,13 @@ def test_order_and_ticket_come_back_as_they_were(tmp_path) -> None:
         "intent",
     )
     assert entry.micro_usd == 20_000_000
+
+
+def test_an_order_keeps_the_stored_names_of_earlier_versions() -> None:
+    """Whose an order is stands under "mark" in a journal."""
+    written = order_out(ORDER)
+    assert (written["mark"], "label" in written) == (["own", "train", "g1", "f1"], False)
+    assert order_in(written).label == ORDER.label
 
 
 def test_every_commit_is_on_the_disk(tmp_path) -> None:

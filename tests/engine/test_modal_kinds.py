@@ -269,5 +269,5 @@ def test_a_killed_runs_service_is_adopted(rig) -> None:
     record = rig.create(rig.wanted(SERVICE))
     again = rig.create(rig.wanted(SERVICE), "g2")
     assert (record.handles, "service", 1) == (again.handles, again.kind, rig.sent("AppPublish"))
-    assert again.machines[0].mark.generation == "g2"
+    assert again.machines[0].label.generation == "g2"
     assert len(rig.run(operations.settle(rig.world, "owner1"))) == 1 and rig.live() == []

@@ -289,7 +289,7 @@ def test_a_destroy_of_what_a_hung_cloud_has_fails_and_a_later_one_succeeds(many,
     record = bought(many, "alpha", "train")
     other = bought(many, "beta", "other")
     (node,) = many.beta.alive
-    many.beta.machines[node.handle] = node._replace(mark=many.alpha.alive[0].mark)
+    many.beta.machines[node.handle] = node._replace(label=many.alpha.alive[0].label)
     both = record._replace(leftovers=other.handles)
     with (
         hung(many.alpha),

@@ -100,7 +100,7 @@ def test_accepted_delete_that_never_takes_effect_is_bounded(lab) -> None:
 
 
 def test_settle_removes_everything_of_the_owner(lab) -> None:
-    """Ownership's delete settles pending orders and removes every machine with the mark, of
+    """Ownership's delete settles pending orders and removes every machine with the label, of
     whatever cluster, and nothing of others.
     """
     lab.alpha.fail("submit", Killed(), after=True)
@@ -109,7 +109,7 @@ def test_settle_removes_everything_of_the_owner(lab) -> None:
     run(operations.create(world, wanted(name="theirs", owner="somebody"), "g3"))
     gone = run(operations.settle(world, "own"))
     assert len(gone) >= 1
-    assert [node.mark.owner for node in lab.alive] == ["somebody"]
+    assert [node.label.owner for node in lab.alive] == ["somebody"]
     assert world.journal.orders("rehearsal", "own") == ()
 
 
@@ -122,7 +122,7 @@ def test_settle_fails_loudly_while_something_may_be_left(lab) -> None:
 
 
 def test_strays_are_those_no_generation_claims(lab) -> None:
-    """Strays are machines with the owner's mark and an unknown generation."""
+    """Strays are machines with the owner's label and an unknown generation."""
     world, record = made(lab)
     assert run(operations.orphans(world, "own", record.handles)) == ()
     assert [node.handle for node in run(operations.orphans(world, "own", ()))] == list(
@@ -131,7 +131,7 @@ def test_strays_are_those_no_generation_claims(lab) -> None:
 
 
 def test_stray_is_adopted_by_native_id(lab) -> None:
-    """A bare machine becomes a record with its own mark and today's price; one that does not exist
+    """A bare machine becomes a record with its own label and today's price; one that does not exist
     is None.
     """
     world, record = made(lab)
@@ -195,7 +195,7 @@ def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab) -> Non
 
 
 def test_update_cut_short_leaves_a_placement_that_read_finds(lab) -> None:
-    """A new placement that no state names yet is found by its mark, under the same generation."""
+    """A new placement that no state names yet is found by its label, under the same generation."""
     world, record = made(lab)
     lab.alpha.preempt(record.handles[0])
     moved = run(operations.update(world, record, wanted()))

@@ -1,5 +1,5 @@
-"""What bears the mark and nobody claims: told apart by owner id, and only the unclaimed is deleted,
-confirmed.
+"""What carries the label and nobody claims: told apart by owner id, and only the unclaimed is
+deleted, confirmed.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from providers.engine.termination import garbage, inventory
 from providers.engine.termination import verdicts as verdicts_
 from providers.engine.termination.verdicts import Claims
 from providers.errors import BadCredentials, NotConfigured, Transient
-from providers.model.machine import GONE, Mark, Order
+from providers.model.machine import GONE, Label, Order
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import run, wanted
 
@@ -53,7 +53,7 @@ def strangers(lab, owner="somebody", name="theirs"):
         wanted().ask, lab.offers, {"alpha": lab.alpha.capabilities, "beta": lab.beta.capabilities}
     )
     order = Order(
-        Mark(owner, name, "9", "f"),
+        Label(owner, name, "9", "f"),
         f"token-{owner}",
         (plan.candidates[0],),
         (f"{name}-0",),
@@ -161,7 +161,7 @@ def test_a_state_that_cannot_be_read_makes_nothing_unclaimed(lab) -> None:
     survey = look(lab, Claims(unread=("dev",)), adhoc="me")
     assert sorted(verdicts(survey).values()) == [verdicts_.UNCLAIMED, verdicts_.UNKNOWN]
     swept(lab, survey, Claims(unread=("dev",)))
-    assert [node.mark.owner for node in lab.alive] == ["own"]
+    assert [node.label.owner for node in lab.alive] == ["own"]
 
 
 def test_a_stack_of_another_backend_is_elsewhere(lab, monkeypatch) -> None:
@@ -236,7 +236,7 @@ def test_without_credentials_is_silent_unless_something_is_known_to_be_there(lab
 
 def test_only_the_journal_knows_of_it(lab) -> None:
     """What a cloud without labels has is found by the journal's handles, and swept all the same."""
-    lab.alpha.marked = False
+    lab.alpha.labelled = False
     record = bought(lab)
     survey = look(lab)
     assert verdicts(survey) == {record.handles[0]: verdicts_.UNCLAIMED}
@@ -254,7 +254,7 @@ def test_b26_an_order_whose_outcome_nobody_knows_is_listed_and_settled(lab) -> N
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=100)
     assert run(operations.create(world, wanted(), GENERATION)).reasons
     lab.alpha.heal()
-    lab.alpha.marked = False
+    lab.alpha.labelled = False
     survey = look(lab)
     unsettled = [found for found in survey.found if found.status == "unsettled"]
     assert len(unsettled) == 1 and "not known" in unsettled[0].why

@@ -95,7 +95,7 @@ def test_what_a_sleeping_run_sent_is_released_where_another_has_bought(lab, home
     ):
         run(operations.create(first, wanted(), "g1"))
     assert [node.handle for node in lab.alive] == list(done[0].handles)
-    assert lab.alive[0].mark.generation == "g2"
+    assert lab.alive[0].label.generation == "g2"
     assert first.journal.orders("rehearsal", "own") == ()
 
 
@@ -111,12 +111,12 @@ def test_what_another_run_has_adopted_is_not_released_by_the_one_that_made_it(la
     assert [node.handle for node in lab.alive] == list(done[0].handles)
 
 
-@pytest.mark.parametrize("marked", [True, False], ids=["labels", "no labels"])
-def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, marked) -> None:
+@pytest.mark.parametrize("labelled", [True, False], ids=["labels", "no labels"])
+def test_the_next_up_adopts_what_the_state_no_longer_names(lab, leased_homes, labelled) -> None:
     """The woken CLI overwrites the state: whichever home runs next finds the machine again, and
     buys none.
     """
-    lab.alpha.marked = marked
+    lab.alpha.labelled = labelled
     happens, done = elsewhere(leased_homes, create("g2"))
     leased_homes.asleep("submit", happens)
     with pytest.raises(errors.TakenOver):
@@ -149,7 +149,7 @@ def test_a_run_that_lost_the_cluster_sends_no_further_creating_call(lab, leased_
     with pytest.raises(errors.TakenOver):
         run(operations.create(leased_homes.world(), wanted(), "g1"))
     assert [node.handle for node in lab.alive] == list(done[0].handles)
-    assert sum(order.mark.generation == "g1" for order in lab.alpha.orders + lab.beta.orders) == 1
+    assert sum(order.label.generation == "g1" for order in lab.alpha.orders + lab.beta.orders) == 1
 
 
 @pytest.mark.parametrize("step", ["create", "settle"])
@@ -180,7 +180,7 @@ def test_what_another_run_left_is_named_at_a_look_and_released_by_the_next_up(la
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="left-behind")
     lab.alpha.machines[handle] = stray._replace(
-        handle=handle, name="train-00000000-0", mark=stray.mark._replace(generation="g0")
+        handle=handle, name="train-00000000-0", label=stray.label._replace(generation="g0")
     )
     world = homes.world()
     seen = run(operations.read(world, record))
@@ -220,7 +220,7 @@ def test_an_imported_machine_is_no_orphan_of_the_cluster_that_it_bears_the_label
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="imported")
     lab.alpha.machines[handle] = stray._replace(
-        handle=handle, mark=stray.mark._replace(generation="g0")
+        handle=handle, label=stray.label._replace(generation="g0")
     )
     world.journal.look("rehearsal", "own")
     world.journal.claim("rehearsal", "own", "train", "g0", (handle,))
@@ -238,7 +238,7 @@ def test_a_machine_of_the_state_that_bears_another_label_gets_its_own_back(lab, 
     seen = run(operations.read(world, record))
     assert "half-made" in seen.reasons[0] and "took" in seen.reasons[0]
     after = run(operations.update(world, seen, wanted()))
-    assert after.reasons == () and lab.alive[0].mark.generation == "g1"
+    assert after.reasons == () and lab.alive[0].label.generation == "g1"
     run(operations.delete(world, after))
     assert lab.alive == []
 
@@ -249,7 +249,7 @@ def test_a_preview_says_nothing_of_what_a_live_run_on_this_machine_is_at(lab, le
     stray = next(iter(lab.alpha.machines.values()))
     handle = stray.handle._replace(native_id="in-the-making")
     lab.alpha.machines[handle] = stray._replace(
-        handle=handle, mark=stray.mark._replace(generation="g2")
+        handle=handle, label=stray.label._replace(generation="g2")
     )
     from providers.engine.journal import process
 

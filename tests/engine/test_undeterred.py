@@ -102,7 +102,7 @@ def test_a_destroy_goes_by_the_state_and_the_labels_without_the_journal(lab, har
     HARM[harm][0](path)
     lab.lines.clear()
     run(operations.delete(lab.world(), record))
-    assert [node.mark.cluster for node in lab.alive] == ["orphan"]
+    assert [node.label.cluster for node in lab.alive] == ["orphan"]
     (said,) = lab.said("warning")
     assert (
         str(path) in said
@@ -262,10 +262,10 @@ def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm) -> None:
     world = lab.world()
     claims = verdicts_.Claims(owners={"own": "dev"})
     survey = run(inventory.survey(world, claims, adhoc="adhoc"))
-    verdicts = {found.mark.cluster: found.verdict for found in survey.found}
+    verdicts = {found.label.cluster: found.verdict for found in survey.found}
     assert verdicts == {"train": verdicts_.UNCLAIMED, "mine": verdicts_.UNKNOWN}
     assert "gpus release mine" in next(
-        found.why for found in survey.found if found.mark.cluster == "mine"
+        found.why for found in survey.found if found.label.cluster == "mine"
     )
     swept = run(
         garbage.sweep(
@@ -273,7 +273,7 @@ def test_a_sweep_without_the_journal_goes_by_the_states(lab, harm) -> None:
         )
     )
     assert [each.why for each in swept] == [""]
-    assert [node.mark.cluster for node in lab.alive] == ["mine"]
+    assert [node.label.cluster for node in lab.alive] == ["mine"]
 
 
 @pytest.mark.parametrize("harm", HARM)

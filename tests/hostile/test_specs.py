@@ -25,7 +25,7 @@ from providers.adapters.modal import request as sandbox
 from providers.catalog.offers import load
 from providers.engine.journal.codec import order_in, order_out
 from providers.errors import CloudError, Problem, SpecError
-from providers.model.machine import Mark, Order
+from providers.model.machine import Label, Order
 from providers.model.spec import Cluster
 from providers.planner import render
 from providers.plugin import inputs
@@ -71,14 +71,14 @@ def compiled(spec: Cluster, name: str) -> None:
         setup = spec.setup()._replace(options=tuple(options.get(provider, {}).items()))
         names = tuple(f"{name}-0123abcd-{index}" for index in range(first.nodes))
         order = Order(
-            Mark("0123456789ab", name, "aaaabbbbcccc", spec.fingerprint()),
+            Label("0123456789ab", name, "aaaabbbbcccc", spec.fingerprint()),
             "token",
             (first,),
             names,
             setup,
             900,
         )
-        assert order_in(json.loads(json.dumps(order_out(order), default=str))).mark == order.mark
+        assert order_in(json.loads(json.dumps(order_out(order), default=str))).label == order.label
         try:
             if provider == "gcp":
                 call = gce.creating_call(order)

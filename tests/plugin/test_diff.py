@@ -116,7 +116,7 @@ def test_another_identity_replaces(edit) -> None:
 
 
 def test_the_owner_of_an_imported_machine_may_be_declared() -> None:
-    """A machine imported without a mark becomes the stack's own without being replaced."""
+    """A machine imported without a label becomes the stack's own without being replaced."""
     new = {**OLD, "owner": "o1"}
     assert not cluster({**OLD, "owner": diff.STRAY}, new, RUNNING, lambda: True, ()).replaces
 

@@ -1,5 +1,5 @@
-"""What bears a stack's labels and is in no state: named at each look, and released by the next `up`
-where it is certainly what a run left behind.
+"""What carries a stack's labels and is in no state: named at each look, and released by the next
+`up` where it is certainly what a run left behind.
 """
 
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ import pytest
 
 from providers.engine import operations
 from providers.engine.journal.owners import ClaimRow
-from providers.model.machine import Mark
+from providers.model.machine import Label
 from providers.plugin import orphans
 from tests.engine.cases import run, wanted
 
@@ -17,7 +17,7 @@ CLAIMS = (ClaimRow("train", "g1", ()),)
 
 
 @pytest.mark.parametrize(
-    ("mark", "declared", "orphan"),
+    ("label", "declared", "orphan"),
     [
         (("train", "g0"), ("train",), True),  # the state has the cluster elsewhere
         (("train", "g1"), ("train",), False),  # the cluster's own look deals with it
@@ -27,12 +27,12 @@ CLAIMS = (ClaimRow("train", "g1", ()),)
         (("eval", ""), ("train",), False),  # nothing says of which run it is
     ],
 )
-def test_only_what_a_run_of_this_stack_left_is_an_orphan(mark, declared, orphan) -> None:
+def test_only_what_a_run_of_this_stack_left_is_an_orphan(label, declared, orphan) -> None:
     """A machine that another copy of the state, or somebody unknown, has made is named and never
     deleted by an `up`.
     """
-    cluster, generation = mark
-    node: Any = SimpleNamespace(mark=Mark("own", cluster, generation, "f1"))
+    cluster, generation = label
+    node: Any = SimpleNamespace(label=Label("own", cluster, generation, "f1"))
     assert orphans.is_orphan(node, CLAIMS, declared, {"train", "eval"}) is orphan
 
 
@@ -48,7 +48,7 @@ def test_an_orphan_at_another_cloud_is_released_and_what_is_claimed_stays(lab) -
     for cloud, generation, name in ((lab.beta, "g0", "train"), (lab.beta, "g9", "unknown")):
         handle = left.handle._replace(provider="beta", native_id=f"of-{generation}")
         cloud.machines[handle] = left._replace(
-            handle=handle, mark=left.mark._replace(generation=generation, cluster=name)
+            handle=handle, label=left.label._replace(generation=generation, cluster=name)
         )
     run(orphans.release(world, "own", {}, (), ()))
     assert len(lab.alive) == 3, "nothing is released while the program is not known"

@@ -15,7 +15,7 @@ from providers.adapters.aws import first_boot, region_facts
 from providers.adapters.gcp import compile as gce
 from providers.errors import NotConfigured, Unsupported
 from providers.model import secret
-from providers.model.machine import Mark, Order
+from providers.model.machine import Label, Order
 from providers.plugin import inputs
 from providers.plugin.properties import Properties
 from providers.rehearsal.script import unpacked
@@ -58,7 +58,7 @@ def order(spec, provider):
         options=tuple(dict(setup.options).get(provider, {}).items()),
         secrets=secret.narrowed(setup.secrets, provider),
     )
-    return Order(Mark("own", "train", "gen", "f"), "token", (first,), ("train-0",), setup, 900)
+    return Order(Label("own", "train", "gen", "f"), "token", (first,), ("train-0",), setup, 900)
 
 
 def test_a_reference_for_each_provider_is_accepted() -> None:
@@ -165,7 +165,7 @@ def test_a_marketplace_gets_none_unless_it_is_trusted(monkeypatch) -> None:
     setup = checked.spec.setup()._replace(
         secrets=secret.narrowed(checked.spec.setup().secrets, "clore")
     )
-    made = Order(Mark("own", "train", "gen", "f"), "token", (), ("train-0",), setup, 900)
+    made = Order(Label("own", "train", "gen", "f"), "token", (), ("train-0",), setup, 900)
     assert read(Options(trust_marketplace=True)) == {"HF_TOKEN": CANARY}
     with pytest.raises(Unsupported):
         read(Options())

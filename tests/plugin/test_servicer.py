@@ -259,7 +259,7 @@ def test_delete_that_is_not_confirmed_fails(servicer, monkeypatch) -> None:
         call(servicer, "Delete", id=ID, properties=state(), old_inputs=struct(INPUTS))
 
 
-def test_import_of_an_unmarked_machine(servicer, monkeypatch) -> None:
+def test_import_of_an_unlabelled_machine(servicer, monkeypatch) -> None:
     """A bare native id becomes a cluster with inputs that declare exactly it."""
     stand_in(
         monkeypatch,

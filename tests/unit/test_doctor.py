@@ -28,7 +28,7 @@ WELL = {
 def output(**changes):
     looks = {**WELL, **changes}
     return "\n".join(
-        f"{diagnose.MARK} {name} {0 if looks.get(name) else 1}\n{looks.get(name, '')}"
+        f"{diagnose.PREFIX} {name} {0 if looks.get(name) else 1}\n{looks.get(name, '')}"
         for name in LOOKS
     )
 

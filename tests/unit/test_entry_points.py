@@ -16,7 +16,7 @@ from providers.adapters.clore.options import Options, read
 from providers.adapters.clore.request import body as clore_body
 from providers.adapters.gcp.vertex import job as vertex
 from providers.errors import SpecError
-from providers.model.machine import Mark, Setup
+from providers.model.machine import Label, Setup
 from providers.model.workload import Process, Program, Task, Workload
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.images import IMAGES, Image, known
@@ -214,7 +214,7 @@ def test_a_clore_order_has_the_markets_entry_point_in_place_of_the_images() -> N
     section = present(CLORE.programs.runs)(made, script(made, inside=True), "service", {})
     chosen = read(section)
     assert chosen.image == "vllm/vllm-openai:latest" and "gunzip" in chosen.command
-    order: Any = SimpleNamespace(setup=Setup(), mark=Mark("o", "c", "g", "f"), joins=())
+    order: Any = SimpleNamespace(setup=Setup(), label=Label("o", "c", "g", "f"), joins=())
     candidate: Any = SimpleNamespace(machine_type="server-1", capacity="on-demand")
     terms: Any = SimpleNamespace(coin="USD-Blockchain")
     sent = [

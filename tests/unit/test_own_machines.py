@@ -27,7 +27,7 @@ from providers.errors import (
 )
 from providers.model.ask import Ask, Choice
 from providers.model.capability import Capabilities
-from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Mark, Order, Setup
+from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Label, Order, Setup
 from providers.model.offer import Candidate, Offer
 from providers.model.workload import Process, Program
 from providers.planner import plan
@@ -54,8 +54,8 @@ class Here:
     def order(self, token: str, script: str = "", ttl_s: int | None = None) -> Order:
         offer = next(each for each in self.adapter().offers() if each.gpu_count == 1)
         placed = Candidate(1, 0, offer, 1, "", offer.node_micro_usd)
-        mark = Mark("owner", "train", "gen1", "f1")
-        return Order(mark, token, (placed,), (token,), Setup(script=script, ttl_s=ttl_s), 60)
+        label = Label("owner", "train", "gen1", "f1")
+        return Order(label, token, (placed,), (token,), Setup(script=script, ttl_s=ttl_s), 60)
 
     def take(self, token: str, script: str = "", ttl_s: int | None = None) -> Handle:
         (handle,) = self.adapter().submit(self.order(token, script, ttl_s)).handles
@@ -187,9 +187,9 @@ def test_a_machine_that_does_not_answer_is_unknown() -> None:
     with pytest.raises(Transient):
         adapter.find("owner")
     offer = Offer("ssh", "own", "box", "box", "L4", 1, "on-demand", 1, "2026-11-29", "test")
-    mark = Mark("owner", "train", "gen1", "f1")
+    label = Label("owner", "train", "gen1", "f1")
     with pytest.raises(OutcomeUnknown):
-        adapter.resume(Order(mark, "token", (Candidate(1, 0, offer, 1),), ("a",), Setup(), 60))
+        adapter.resume(Order(label, "token", (Candidate(1, 0, offer, 1),), ("a",), Setup(), 60))
     assert adapter.offers() == [] and "box does not answer" in adapter.remarks[0]
 
 

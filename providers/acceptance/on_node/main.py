@@ -1,4 +1,4 @@
-"""The whole look at a machine: started there, it prints one line of JSON that begins with MARK.
+"""The whole look at a machine: started there, it prints one line of JSON that begins with PREFIX.
 
 Owns the order of the steps and the time they may take. What does not finish is named, and what was
 measured until then is printed: a card that hangs is an answer too.
@@ -19,7 +19,7 @@ from providers.acceptance.on_node import cuda, driver, host, tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MARK = "gpus-acceptance "
+PREFIX = "gpus-acceptance "
 SCHEMA = 1
 LIMIT_S = {"quick": 90.0, "full": 300.0}
 SOAK_S = 60.0
@@ -37,7 +37,7 @@ def main(mode: str) -> None:
         found["errors"][str(found.get("step"))] = f"did not finish within {LIMIT_S[mode]:.0f} s"
     found.pop("step", None)
     found["seconds"] = round(time.monotonic() - began, 1)
-    sys.stdout.write("\n" + MARK + json.dumps(found) + "\n")
+    sys.stdout.write("\n" + PREFIX + json.dumps(found) + "\n")
     sys.stdout.flush()
     # A thread that hangs in the driver would keep the process.
     os._exit(0)

@@ -361,7 +361,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         its volumes go with it.
 
         One that has ended already still has its request looked after: a persistent one may have
-        started another machine, which bears no mark.
+        started another machine, which carries no label.
         """
         region, instance_id = lookup.region_and_id(handle)
         context = Context(f"aws {region}: deleting {instance_id}", region)
@@ -381,8 +381,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
             ]
         if not ids:
             return
-        mark = tagging.mark_of(read.tags(found[0]))
-        self._ending[handle] = _Ending(mark.owner if mark else "", request if persistent else "")
+        label = tagging.label_of(read.tags(found[0]))
+        self._ending[handle] = _Ending(label.owner if label else "", request if persistent else "")
         changes.terminate(self.client, region, ids)
 
     def relabel(self, handle: Handle, generation: str) -> None:

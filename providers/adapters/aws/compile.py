@@ -21,7 +21,7 @@ from providers.adapters.aws.region_facts import (
     subnet_of,
     template_name,
 )
-from providers.adapters.aws.tagging import NAME, label_tags, mark_tags, tag_list
+from providers.adapters.aws.tagging import NAME, label_tags, owner_tags, tag_list
 from providers.errors import Unsupported
 from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
@@ -114,7 +114,7 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
         volume["Iops"] = options.volume_iops
     if options.volume_throughput:
         volume["Throughput"] = options.volume_throughput
-    tags = {NAME: order.node_names[0], **label_tags(dict(setup.labels)), **mark_tags(order)}
+    tags = {NAME: order.node_names[0], **label_tags(dict(setup.labels)), **owner_tags(order)}
     body: dict[str, Any] = {
         "ImageId": around.image.id,
         "BlockDeviceMappings": [{"DeviceName": around.image.device, "Ebs": volume}],
@@ -190,7 +190,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
             "TotalTargetCapacity": 1,
             "DefaultTargetCapacityType": SPOT if spot else ON_DEMAND,
         },
-        "TagSpecifications": [{"ResourceType": "fleet", "Tags": tag_list(mark_tags(order))}],
+        "TagSpecifications": [{"ResourceType": "fleet", "Tags": tag_list(owner_tags(order))}],
     }
     if spot:
         body["SpotOptions"] = {
@@ -204,7 +204,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
         "ClientToken": order.token,
         "LaunchTemplateData": data,
         "TagSpecifications": [
-            {"ResourceType": "launch-template", "Tags": tag_list(mark_tags(order))}
+            {"ResourceType": "launch-template", "Tags": tag_list(owner_tags(order))}
         ],
     }
     return Call(
@@ -263,7 +263,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         }
         body["TagSpecifications"] = [
             *body["TagSpecifications"],
-            {"ResourceType": "spot-instances-request", "Tags": tag_list(mark_tags(order))},
+            {"ResourceType": "spot-instances-request", "Tags": tag_list(owner_tags(order))},
         ]
     if candidate.capacity == RESERVATION and around.reservation is not None:
         body["CapacityReservationSpecification"] = {

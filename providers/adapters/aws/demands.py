@@ -77,7 +77,7 @@ def check_demands(order: Order, candidate: Candidate, options: Options, around: 
         and (order.setup.ttl_s or order.setup.idle_s)
         and order.setup.on_ttl == "keep"
     ):
-        # A one-time Spot request can't be stopped; a persistent one would start a new, unmarked
+        # A one-time Spot request can't be stopped; a persistent one would start a new, unlabelled
         # machine by itself.
         raise refuse(
             "on_ttl: release, since a one-time Spot machine can only end",

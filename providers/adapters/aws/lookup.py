@@ -67,7 +67,7 @@ def by_id(client: Client, context: Context, instance_id: str) -> dict[str, Any] 
 
 
 def under_request(client: Client, region: str, request: str) -> list[str]:
-    """Machines that live under a Spot request; one that it started by itself bears no mark."""
+    """Machines that live under a Spot request; one that it started by itself carries no label."""
     filters: list[dict[str, Any]] = [
         {"Name": "spot-instance-request-id", "Values": [request]},
         {"Name": "instance-state-name", "Values": list(LIVE_STATES)},

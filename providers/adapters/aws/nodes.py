@@ -139,7 +139,7 @@ def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) 
         handle=handle(region, str(instance["InstanceId"])),
         name=found.get(tagging.NAME, "") or str(instance["InstanceId"]),
         status=status,
-        mark=tagging.mark_of(found),
+        label=tagging.label_of(found),
         region=region,
         zone=zone(instance, zone_ids),
         machine_type=str(instance.get("InstanceType", "")),

@@ -277,7 +277,7 @@ class Surroundings:
         reached.
         """
         vpc = self._vpc(context.region, options, context)
-        owner = order.mark.owner
+        owner = order.label.owner
         name = f"gpus-{owner}"
         wanted = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc]}]
         found = self._client.call("describe_security_groups", context, Filters=wanted).get(
@@ -343,7 +343,7 @@ class Surroundings:
         name, ours = region_facts.placement_group(order)
         if not ours:
             return
-        tags = tagging.tag_list(tagging.mark_tags(order))
+        tags = tagging.tag_list(tagging.owner_tags(order))
         self._quietly(
             "InvalidPlacementGroup.Duplicate",
             "create_placement_group",
@@ -419,7 +419,7 @@ class Surroundings:
     def _owned(
         self, operation: str, key: str, region: str, owner: str, *more: dict[str, Any]
     ) -> list[dict[str, Any]] | None:
-        """What bears the owner's tag; None where it could not be listed, which is not nothing."""
+        """What carries the owner's tag; None where it could not be listed, which is not nothing."""
         wanted = [{"Name": f"tag:{tagging.OWNER}", "Values": [owner]}, *more]
         context = Context(f"aws {region}: tidying", region)
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from providers.model.machine import Mark, Order
+    from providers.model.machine import Label, Order
 OWNER, CLUSTER, GENERATION, FINGERPRINT = (
     "gpus-owner",
     "gpus-cluster",
@@ -24,25 +24,25 @@ longer lists and leaves alone what others put there.
 _TAG_MAX = 256
 
 
-def mark_tags(order: Order) -> dict[str, str]:
+def owner_tags(order: Order) -> dict[str, str]:
     """The tags that say whose something is, and which order made it."""
-    mark = order.mark
+    label = order.label
     return {
-        OWNER: mark.owner,
-        CLUSTER: mark.cluster,
-        GENERATION: mark.generation,
-        FINGERPRINT: mark.fingerprint,
+        OWNER: label.owner,
+        CLUSTER: label.cluster,
+        GENERATION: label.generation,
+        FINGERPRINT: label.fingerprint,
         ORDER: order.token,
     }
 
 
-def mark_of(tags: Mapping[str, str]) -> Mark | None:
+def label_of(tags: Mapping[str, str]) -> Label | None:
     """Whose it is; None for what bears no owner."""
-    from providers.model.machine import Mark
+    from providers.model.machine import Label
 
     if not tags.get(OWNER):
         return None
-    return Mark(*(tags.get(key, "") for key in (OWNER, CLUSTER, GENERATION, FINGERPRINT)))
+    return Label(*(tags.get(key, "") for key in (OWNER, CLUSTER, GENERATION, FINGERPRINT)))
 
 
 def label_tags(labels: Mapping[str, str]) -> dict[str, str]:

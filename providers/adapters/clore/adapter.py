@@ -3,7 +3,7 @@ prices are `pricing`, filters are `filters`, codes are `errors`.
 
 An order is sent exactly once and its answer names no order. So an intent is written first, and what
 became of it is read from `my_orders`: by the server, the moment, the orders there were before, and
-the mark. While that is not certain, nothing else is bought.
+the label. While that is not certain, nothing else is bought.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import KeylessMarket, OffersByAsk, OwnAccount, Remarks
-from providers.adapters.clore import figures, mark, market, nodes, orders, progress, purchase
+from providers.adapters.clore import figures, label, market, nodes, orders, progress, purchase
 from providers.adapters.clore.check import CLAIM, lines
 from providers.adapters.clore.memory import Intent
 from providers.adapters.clore.options import IMAGE
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 TAKEN = "6:server-already-rented"
 """A moment ago it was free. Where something on the way delivered the one request twice, it is this
 very order that has it: so it is looked for as if the answer was lost, yet taken for ours by its
-mark alone, for most times somebody else was faster.
+label alone, for most times somebody else was faster.
 """
 
 
@@ -218,7 +218,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         )
         intent = Intent(
             token=order.token,
-            mark=order.mark,
+            label=order.label,
             server=server,
             capacity=candidate.capacity,
             coin=bought.terms.coin,
@@ -271,7 +271,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
 
     def _only_known(self, rows: Sequence[Mapping[str, object]], chosen: Options) -> None:
         """Raises while an order of unknown origin runs on the key: Transient while it may still
-        show a mark, else NotConfigured.
+        show a label, else NotConfigured.
         """
         unknown = self._unknown(rows, chosen)
         listed = ", ".join(str(orders.order_id(row)) for row in unknown)
@@ -296,7 +296,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
     def _unknown(
         self, rows: Sequence[Mapping[str, object]], chosen: Options
     ) -> list[Mapping[str, object]]:
-        """Orders that no memory, no intent, no mark and no claim accounts for: a lost purchase of
+        """Orders that no memory, no intent, no label and no claim accounts for: a lost purchase of
         ours may be among them.
         """
         rentals, intents = self._memory.rentals(), self._memory.intents()
@@ -306,7 +306,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
             if (number := orders.order_id(row)) not in rentals
             and number not in chosen.claimed_orders
             and not any(orders.is_order_of(row, intent) for intent in intents)
-            and not mark.is_mark(orders.ports(row))
+            and not label.is_label(orders.ports(row))
         ]
 
     # What became of it
@@ -359,10 +359,10 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         """See the protocol. Calls: 1, and spot_marketplace for each bid found that is not up.
 
-        An order is known by this machine's memory, by an intent it fits, or by its mark alone. The
-        mark holds no generation: such an order is listed for an owner or a cluster, not for a
+        An order is known by this machine's memory, by an intent it fits, or by its label alone. The
+        label holds no generation: such an order is listed for an owner or a cluster, not for a
         generation, so that one generation's clean-up never takes another's machine. Of any owner,
-        an order that only its mark tells of has an empty owner: the ports hold no more than a
+        an order that only its label tells of has an empty owner: the ports hold no more than a
         digest of it.
         """
         return nodes.find(

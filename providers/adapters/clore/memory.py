@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.home import kept
-from providers.model.machine import Mark
+from providers.model.machine import Label
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS clore_rental (
   generation TEXT NOT NULL, fingerprint TEXT NOT NULL, token TEXT NOT NULL,
   cancelled INTEGER NOT NULL DEFAULT 0);
 """
+_LABEL = "mark"
+"""The stored name of an intent's label, which earlier versions wrote and read too."""
 
 
 class Intent(NamedTuple):
@@ -36,7 +38,7 @@ class Intent(NamedTuple):
     """
 
     token: str
-    mark: Mark
+    label: Label
     server: int
     capacity: str
     coin: str
@@ -54,7 +56,7 @@ class Rental(NamedTuple):
     """An order of ours. `cancelled` is True once we ended it."""
 
     order_id: int
-    mark: Mark
+    label: Label
     token: str
     cancelled: bool
 
@@ -74,10 +76,12 @@ class Memory:
         """Keeps an intent, over an earlier one of the same token. On disk when this returns."""
         import json
 
+        fields = intent._asdict()
+        fields[_LABEL] = fields.pop("label")
         with self._open() as db:
             db.execute(
                 "INSERT OR REPLACE INTO clore_intent VALUES (?, ?)",
-                (intent.token, json.dumps(intent._asdict())),
+                (intent.token, json.dumps(fields)),
             )
 
     def intents(self) -> tuple[Intent, ...]:
@@ -92,7 +96,7 @@ class Memory:
                 for row in db.execute("SELECT content FROM clore_intent ORDER BY rowid DESC")
             ]
         return tuple(
-            Intent(**(row | {"mark": Mark(*row["mark"]), "before": tuple(row["before"])}))
+            Intent(**(row | {"label": Label(*row.pop(_LABEL)), "before": tuple(row["before"])}))
             for row in rows
         )
 
@@ -105,12 +109,12 @@ class Memory:
         with self._open() as db:
             db.execute("DELETE FROM clore_intent WHERE token = ?", (token,))
 
-    def keep(self, order_id: int, mark: Mark, token: str) -> None:
+    def keep(self, order_id: int, label: Label, token: str) -> None:
         """Keeps a rental, over what was known of it."""
         with self._open() as db:
             db.execute(
                 "INSERT OR REPLACE INTO clore_rental VALUES (?, ?, ?, ?, ?, ?, 0)",
-                (order_id, *mark, token),
+                (order_id, *label, token),
             )
 
     def rentals(self) -> dict[int, Rental]:
@@ -122,7 +126,7 @@ class Memory:
                 "SELECT order_id, owner, cluster, generation, fingerprint, token, cancelled FROM"
                 " clore_rental"
             ).fetchall()
-        return {row[0]: Rental(row[0], Mark(*row[1:5]), row[5], bool(row[6])) for row in rows}
+        return {row[0]: Rental(row[0], Label(*row[1:5]), row[5], bool(row[6])) for row in rows}
 
     def relabel(self, order_id: int, generation: str) -> bool:
         """Writes a new generation; False when this machine does not know the order."""
@@ -162,7 +166,7 @@ class Memory:
             rentals, intents = {}, ()
         ended = {
             number: (
-                rentals.get(number, Rental(number, Mark("", "", "", ""), "", True))._replace(
+                rentals.get(number, Rental(number, Label("", "", "", ""), "", True))._replace(
                     cancelled=True
                 )
             )

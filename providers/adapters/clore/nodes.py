@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from providers.adapters.clore import bids, figures, mark, market, orders
+from providers.adapters.clore import bids, figures, label, market, orders
 from providers.adapters.clore import errors as codes
 from providers.adapters.clore.memory import unusable
 from providers.errors import NotConfigured, Unsupported
@@ -20,7 +20,7 @@ from providers.model.machine import (
     STARTING,
     STOPPING,
     Handle,
-    Mark,
+    Label,
     Node,
 )
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from providers.adapters.clore.memory import Memory, Rental
 
 DOUBT_S = 3_600.0
-"""A container is up within this long, and its order shows the mark then."""
+"""A container is up within this long, and its order shows the label then."""
 
 
 def handle_of(number: int) -> Handle:
@@ -60,10 +60,10 @@ def find(
 ) -> Sequence[Node]:
     """See the protocol. Calls: 1, and spot_marketplace for each bid found that is not up.
 
-    An order is known by this machine's memory, by an intent it fits, or by its mark alone. The
-    mark holds no generation: such an order is listed for an owner or a cluster, not for a
+    An order is known by this machine's memory, by an intent it fits, or by its label alone. The
+    label holds no generation: such an order is listed for an owner or a cluster, not for a
     generation, so that one generation's clean-up never takes another's machine. Of any owner,
-    an order that only its mark tells of has an empty owner: the ports hold no more than a
+    an order that only its label tells of has an empty owner: the ports hold no more than a
     digest of it.
     """
     rentals, intents = memory.readable()
@@ -72,20 +72,20 @@ def find(
             with suppress(*unusable()):
                 memory.settle(intent.token)
 
-    def meant(whose: Mark) -> bool:
+    def meant(whose: Label) -> bool:
         return bool(whose.owner) and owner in {"", whose.owner}
 
     if (
         sole
         and not intents
-        and all(rental.cancelled or not meant(rental.mark) for rental in rentals.values())
+        and all(rental.cancelled or not meant(rental.label) for rental in rentals.values())
     ):
         return ()
     if not_configured:
         parsed = [
-            rental for rental in rentals.values() if meant(rental.mark) and not rental.cancelled
+            rental for rental in rentals.values() if meant(rental.label) and not rental.cancelled
         ]
-        if parsed or any(meant(intent.mark) for intent in intents):
+        if parsed or any(meant(intent.label) for intent in intents):
             raise NotConfigured(
                 f"clore: {not_configured}; {len(parsed)} orders of this owner may run",
                 provider=market.PROVIDER,
@@ -97,19 +97,19 @@ def find(
         if orders.has_ended(row):
             continue
         rental = rentals.get(number)
-        whose = rental.mark if rental is not None and rental.mark.owner else None
+        whose = rental.label if rental is not None and rental.label.owner else None
         if whose is None:
             sent = next((intent for intent in intents if orders.is_order_of(row, intent)), None)
             if sent is not None:
                 # The run that ordered it was cut short before it saw the order: whoever finds
                 # it can take it over.
-                whose = sent.mark
+                whose = sent.label
                 with suppress(*unusable()):
                     memory.keep(number, whose, sent.token)
-        if whose is None and not owner and mark.is_mark(orders.ports(row)):
-            whose = Mark("", "", "", "")
-        elif whose is None and owner and mark.belongs(orders.ports(row), owner, cluster):
-            whose = Mark(owner, cluster, "", "")
+        if whose is None and not owner and label.is_label(orders.ports(row)):
+            whose = Label("", "", "", "")
+        elif whose is None and owner and label.belongs(orders.ports(row), owner, cluster):
+            whose = Label(owner, cluster, "", "")
             if cluster:
                 with suppress(*unusable()):
                     memory.keep(number, whose, "")
@@ -128,13 +128,13 @@ def node_of(
     number: int,
     row: Mapping[str, object] | None,
     rental: Rental | None,
-    whose: Mark | None,
+    whose: Label | None,
 ) -> Node:
     """An order as the engine sees it; gone where there is no row of it."""
     handle, name = handle_of(number), f"order-{number}"
     cancelled = rental is not None and rental.cancelled
-    if rental is not None and rental.mark.owner and whose is None:
-        whose = rental.mark
+    if rental is not None and rental.label.owner and whose is None:
+        whose = rental.label
     if row is None:
         return Node(
             handle, name, GONE, whose, detail="" if cancelled else "not among the key's orders"
@@ -147,7 +147,7 @@ def node_of(
         handle=handle,
         name=name,
         status=status,
-        mark=whose,
+        label=whose,
         region="" if (place := figures.region(row)) == "XX" else place,
         machine_type=figures.machine_type(server) if server else "",
         gpu_type="" if isinstance(parsed, str) else parsed.model.name,

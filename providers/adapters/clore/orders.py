@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from providers.adapters.clore import mark
+from providers.adapters.clore import label
 from providers.model import foreign
 from providers.model.ask import ON_DEMAND, SPOT
 
@@ -111,7 +111,7 @@ def is_order_of(row: Mapping[str, object], intent: Intent) -> bool:
     """True when the row is what the intent ordered: this server, made since, not there before, and
     with our label once it shows ports.
 
-    After a refusal it has to show the mark: another of the key's users may have been the faster
+    After a refusal it has to show the label: another of the key's users may have been the faster
     one.
     """
     made_at = made(row)
@@ -119,10 +119,13 @@ def is_order_of(row: Mapping[str, object], intent: Intent) -> bool:
         whole(row, "si") == intent.server
         and order_id(row) not in intent.before
         and (made_at is None or made_at >= intent.started_at - SKEW_S)
-        and (not intent.refused or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster))
+        and (
+            not intent.refused
+            or label.belongs(ports(row), intent.label.owner, intent.label.cluster)
+        )
         and (
             not ports(row)
-            or not mark.is_mark(ports(row))
-            or mark.belongs(ports(row), intent.mark.owner, intent.mark.cluster)
+            or not label.is_label(ports(row))
+            or label.belongs(ports(row), intent.label.owner, intent.label.cluster)
         )
     )

@@ -32,7 +32,7 @@ this long it runs nowhere and costs nothing.
 
 HEARD_S = 5.0
 """A server that is taken counts as a stranger's once nothing on the key has it after this long. An
-order that is listed later still (see `SETTLE_S`) is found by its mark.
+order that is listed later still (see `SETTLE_S`) is found by its label.
 """
 
 
@@ -183,7 +183,7 @@ def _strangers(
     """Returns once no order of the key on that server, made since, could be this one. Raises
     OutcomeUnknown until then. Calls: my_orders.
 
-    The intent stays for `DOUBT_S`: should such an order bear our label once it is up, `find`
+    The intent stays for `DOUBT_S`: should such an order carry our label once it is up, `find`
     knows it.
     """
     age, known = clock() - intent.started_at, memory.rentals()
@@ -229,6 +229,6 @@ def _locate(
             newest = max(found, key=lambda row: orders.made(row) or 0.0)
             newest = orders.from_completed(newest) if completed else newest
             if rental is None and intent is not None:
-                memory.keep(orders.order_id(newest), intent.mark, token)
+                memory.keep(orders.order_id(newest), intent.label, token)
             return newest
     return None

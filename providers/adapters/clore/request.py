@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.clore import figures, mark, market, orders, pricing
+from providers.adapters.clore import figures, label, market, orders, pricing
 from providers.adapters.clore.options import IMAGE, OWN_IMAGES
 from providers.errors import NotConfigured, Unsupported
 from providers.model.ask import SPOT
@@ -41,7 +41,7 @@ def body(
     ports = (
         {orders.SSH_PORT: "tcp"}
         | dict.fromkeys(order.setup.ports, "tcp")
-        | dict.fromkeys(mark.ports(*order.mark[:2]), "tcp")
+        | dict.fromkeys(label.ports(*order.label[:2]), "tcp")
     )
     made: dict[str, object] = {
         "currency": terms.coin,

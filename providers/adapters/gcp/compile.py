@@ -34,7 +34,7 @@ from providers.model.place import Scope
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.model.machine import Mark, Order, Setup
+    from providers.model.machine import Label, Order, Setup
     from providers.model.offer import Candidate
 
 
@@ -60,13 +60,13 @@ class Call(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def mark_labels(mark: Mark) -> dict[str, str]:
+def owner_labels(label: Label) -> dict[str, str]:
     """The labels that say whose a machine is."""
     return {
-        OWNER: mark.owner,
-        CLUSTER: mark.cluster,
-        GENERATION: mark.generation,
-        FINGERPRINT: mark.fingerprint,
+        OWNER: label.owner,
+        CLUSTER: label.cluster,
+        GENERATION: label.generation,
+        FINGERPRINT: label.fingerprint,
     }
 
 
@@ -302,7 +302,7 @@ def _properties(
 ) -> dict[str, Any]:
     """`instanceProperties` of a bulkInsert: names where `instances.insert` takes URLs."""
     setup = order.setup
-    labels = {**dict(setup.labels), **mark_labels(order.mark)}
+    labels = {**dict(setup.labels), **owner_labels(order.label)}
     wiring = dict(setup.network)
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
     metadata = metadata_of(setup, options, alone=len(order.node_names) + len(order.joins) == 1)
@@ -318,7 +318,7 @@ def _properties(
                 dict.fromkeys(
                     [
                         "gpus",
-                        f"gpus-{order.mark.cluster}",
+                        f"gpus-{order.label.cluster}",
                         *options.tags,
                         *(tag for tag in named if tag),
                     ]

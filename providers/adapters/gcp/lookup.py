@@ -77,7 +77,7 @@ def made_for(
     (a cluster is made whole or not at all).
     """
     names = set(order.node_names)
-    wanted = f'labels.{native.GENERATION}="{order.mark.generation}"'
+    wanted = f'labels.{native.GENERATION}="{order.label.generation}"'
     zones = list(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
     lists = (
         listed_in(client, zones[0], wanted, context)
@@ -95,7 +95,7 @@ def made_for(
         )
         if (
             instance is not None
-            and (instance.get("labels") or {}).get(native.GENERATION) == order.mark.generation
+            and (instance.get("labels") or {}).get(native.GENERATION) == order.label.generation
         ):
             found.append(instance)
     return found

@@ -25,7 +25,7 @@ from providers.model.machine import (
     STOPPED,
     STOPPING,
     Handle,
-    Mark,
+    Label,
     Node,
 )
 
@@ -132,12 +132,12 @@ def capacity(instance: Mapping[str, Any]) -> str:
     )
 
 
-def mark(instance: Mapping[str, Any]) -> Mark | None:
-    """Whose it is, by its labels; None for a machine that bears no owner."""
+def label(instance: Mapping[str, Any]) -> Label | None:
+    """Whose it is, by its labels; None for a machine that carries no owner."""
     labels = instance.get("labels") or {}
     if not labels.get(native.OWNER):
         return None
-    return Mark(
+    return Label(
         *(
             str(labels.get(key, ""))
             for key in (native.OWNER, native.CLUSTER, native.GENERATION, native.FINGERPRINT)
@@ -157,7 +157,7 @@ def node(handle: Handle, instance: Mapping[str, Any], status: str = "") -> Node:
         handle=handle,
         name=str(instance.get("name", "")),
         status=status or STATUSES.get(raw, STARTING),
-        mark=mark(instance),
+        label=label(instance),
         region=zone.rsplit("-", 1)[0],
         zone=zone,
         machine_type=machine_type,

@@ -317,7 +317,7 @@ class Modal(ConsoleLog, OwnAccount):
         return [
             node
             for node in nodes
-            if node.status not in {GONE, ENDED, FAILED} and node.mark is not None
+            if node.status not in {GONE, ENDED, FAILED} and node.label is not None
         ]
 
     def _node(self, handle: Handle, listed: Any = None) -> Node:
@@ -332,7 +332,7 @@ class Modal(ConsoleLog, OwnAccount):
             handle,
             tags.get(request.NAME, sandbox),
             QUEUED,
-            request.mark_of(tags),
+            request.label_of(tags),
             region=tags.get(request.PLACE, ""),
             machine_type=request.machine_type(count) if ordered else "",
             gpu_type=ordered,

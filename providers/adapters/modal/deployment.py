@@ -99,10 +99,10 @@ def compile_order(order: Order) -> Deployment:
         )
     tags = {
         **dict(setup.labels),
-        request.OWNER: order.mark.owner,
-        request.CLUSTER: order.mark.cluster,
-        request.GENERATION: order.mark.generation,
-        request.FINGERPRINT: order.mark.fingerprint,
+        request.OWNER: order.label.owner,
+        request.CLUSTER: order.label.cluster,
+        request.GENERATION: order.label.generation,
+        request.FINGERPRINT: order.label.fingerprint,
         request.ORDER: order.token,
         request.NAME: app_name(order),
         request.PLACE: first.region or request.ANYWHERE,

@@ -261,7 +261,7 @@ class Functions:
             handle,
             name,
             PENDING,
-            request.mark_of(tags),
+            request.label_of(tags),
             region=tags.get(request.PLACE, ""),
             machine_type=request.machine_type(count),
             gpu_count=count,

@@ -1,5 +1,5 @@
 """What is asked of Modal for an order: one sandbox, as plain values. Owns the compilation and the
-marks; pure, imports no client.
+labels; pure, imports no client.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from providers.adapters.modal.options import MAX_TTL_S, Options, problems, read
 from providers.adapters.modal.regions import REGIONS
 from providers.errors import Unsupported
 from providers.model import duration, foreign
-from providers.model.machine import Mark
+from providers.model.machine import Label
 from providers.model.money import usd
 from providers.model.place import Scope
 from providers.model.secret import REGISTRY_PASSWORD, referred, without_registry
@@ -89,10 +89,10 @@ def compile_order(order: Order) -> Request:
         options=chosen,
         tags={
             **dict(setup.labels),
-            OWNER: order.mark.owner,
-            CLUSTER: order.mark.cluster,
-            GENERATION: order.mark.generation,
-            FINGERPRINT: order.mark.fingerprint,
+            OWNER: order.label.owner,
+            CLUSTER: order.label.cluster,
+            GENERATION: order.label.generation,
+            FINGERPRINT: order.label.fingerprint,
             ORDER: order.token,
             NAME: order.node_names[0],
             PLACE: region or ANYWHERE,
@@ -179,11 +179,11 @@ def priced(offer: Offer, section: Mapping[str, object]) -> Offer:
     )
 
 
-def mark_of(tags: Mapping[str, str]) -> Mark | None:
+def label_of(tags: Mapping[str, str]) -> Label | None:
     """Whose a sandbox is, by its tags; None when it is not ours."""
     if OWNER not in tags:
         return None
-    return Mark(
+    return Label(
         tags[OWNER], tags.get(CLUSTER, ""), tags.get(GENERATION, ""), tags.get(FINGERPRINT, "")
     )
 

@@ -333,7 +333,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         return Node(handle, token, GONE, detail=detail, zone=machine.name, ended=why in OVER)
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
-        """Every lease with that mark. Raises Transient while a machine does not answer."""
+        """Every lease with that label. Raises Transient while a machine does not answer."""
         if self._inventory is None or self._untouched():
             return []
         wanted = {"owner": owner, "cluster": cluster, "generation": generation}
@@ -436,7 +436,7 @@ def _seen(machine: Machine, lease: Lease) -> Node:
         _handle(machine, lease.token),
         fields.get("name", lease.token),
         STATES.get(lease.state, STARTING),
-        lease.mark,
+        lease.label,
         region=fields.get("region", ""),
         zone=fields.get("zone", ""),
         machine_type=fields.get("type", ""),
@@ -446,7 +446,7 @@ def _seen(machine: Machine, lease: Lease) -> Node:
         internal_ip=machine.address or ("127.0.0.1" if machine.host == "local" else machine.host),
         created_at=lease.number("created"),
         detail=detail,
-        login=f"gpus ssh {lease.mark.cluster}",
+        login=f"gpus ssh {lease.label.cluster}",
     )
 
 

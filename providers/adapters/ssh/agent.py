@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.ssh import names
 from providers.model import shell
-from providers.model.machine import Mark
+from providers.model.machine import Label
 from providers.model.workload import BOOT_SCRIPT, ROOT
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Lease(NamedTuple):
     fields: Mapping[str, str]
 
     @property
-    def mark(self) -> Mark:
-        return Mark(*(self.fields.get(name, "") for name in Mark._fields))
+    def label(self) -> Label:
+        return Label(*(self.fields.get(name, "") for name in Label._fields))
 
     @property
     def cards(self) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def take(
     """
     fields = {
         "name": order.node_names[rank],
-        **order.mark._asdict(),
+        **order.label._asdict(),
         "zone": placed.zone,
         "region": placed.region,
         "type": placed.machine_type,

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from providers.model.machine import Handle, Mark, Order, Setup, Ticket
+from providers.model.machine import Handle, Label, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_LABEL = "mark"
+"""The stored name of an order's label, which earlier versions wrote and read too."""
+
 
 def order_out(order: Order) -> dict[str, Any]:
     """An order as plain JSON types: what `Adapter.resume` needs, from any later process."""
     return {
-        "mark": list(order.mark),
+        _LABEL: list(order.label),
         "token": order.token,
         "candidates": [_candidate_out(candidate) for candidate in order.candidates],
         "node_names": list(order.node_names),
@@ -32,7 +35,7 @@ def order_in(raw: Mapping[str, Any]) -> Order:
     """
     setup = {name: _tuples(value) for name, value in raw["setup"].items() if name in Setup._fields}
     return Order(
-        Mark(*raw["mark"]),
+        Label(*raw[_LABEL]),
         raw["token"],
         tuple(_candidate_in(item) for item in raw["candidates"]),
         tuple(raw["node_names"]),

@@ -59,7 +59,7 @@ def intend(
     values = (
         order.token,
         world,
-        *order.mark,
+        *order.label,
         first.provider,
         json.dumps(order.node_names),
         "[]",
@@ -251,7 +251,7 @@ def _row(row: Sequence[Any]) -> OrderRow:
     intent, provider, state, ticket, ids, price, detail, created, generation = row
     raw = json.loads(intent)
     order = order_in(raw)
-    order = order._replace(mark=order.mark._replace(generation=generation))
+    order = order._replace(label=order.label._replace(generation=generation))
     handles = handles_in(ids)
     known = ticket_in(json.loads(ticket), order) if ticket else None
     return OrderRow(

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
     from providers.engine.runtime.world import World
-    from providers.model.machine import Handle, Mark, Setup
+    from providers.model.machine import Handle, Label, Setup
     from providers.model.offer import Candidate
 
 
 def compose(
     world: World,
     spec: ClusterSpec,
-    mark: Mark,
+    label: Label,
     adapter: Cloud,
     pending: Sequence[Candidate],
     joins: tuple[Handle, ...],
@@ -44,7 +44,7 @@ def compose(
     token = str(uuid.uuid4())
     entry = spec.ask.entries[head.entry]
     return Order(
-        mark,
+        label,
         token,
         tuple(group[:size]),
         tuple(f"{spec.cluster}-{token[:8]}-{index}" for index in range(head.nodes)),

@@ -120,7 +120,7 @@ class Purchase:
     ) -> None:
         self.world, self.adapter, self.order, self.stop = world, adapter, order, stop
         self.keep, self.probe, self.accept = keep, probe, accept
-        self.label = line(number, order.candidates)
+        self.heading = line(number, order.candidates)
         """The order in one line, for messages."""
         self.ticket: Ticket | None = None
         """The ticket as the cloud gave it first."""
@@ -184,8 +184,8 @@ class Purchase:
 
     async def release(self, handles: Collection[Handle] = ()) -> Remainder:
         """Deletes these and all else of the order's generation but `keep`."""
-        mark = self.order.mark[:3]
-        return await release(self.world, self.adapter, *mark, handles=handles, keep=self.keep)
+        label = self.order.label[:3]
+        return await release(self.world, self.adapter, *label, handles=handles, keep=self.keep)
 
     async def abandon(self) -> Remainder:
         """Ends the order, whatever became of it."""
@@ -267,7 +267,7 @@ class Purchase:
         if isinstance(error, Unclassified):
             self.world.report(
                 "warning",
-                f"{self.label}: unknown code {error.code or '(none)'}: {trimmed(error)}",
+                f"{self.heading}: unknown code {error.code or '(none)'}: {trimmed(error)}",
             )
 
     # Waiting for it
@@ -281,11 +281,11 @@ class Purchase:
         while ticket.state != "done":
             if ticket.detail != waits_for:
                 waits_for = ticket.detail
-                self.world.report("progress", f"{self.label}: {_waiting(ticket, deadline)}")
+                self.world.report("progress", f"{self.heading}: {_waiting(ticket, deadline)}")
             if ticket.state == QUEUED and not reported:
                 reported = True
                 self.world.report(
-                    "info", f"{self.label}: in the cloud's queue {ticket.detail}".rstrip()
+                    "info", f"{self.heading}: in the cloud's queue {ticket.detail}".rstrip()
                 )
             await pause(self.world, min(interval, max(0.0, deadline - self.now)), self.stop)
             interval = min(interval * POLL_GROWTH, POLL_MOST_S)
@@ -351,16 +351,16 @@ class Purchase:
         """The order's machines, and every machine with the labels of its generation."""
         world, adapter = self.world, self.adapter
         nodes = await repeated(world, adapter.name, adapter.observe, ticket.handles)
-        labelled = await repeated(world, adapter.name, adapter.find, *ticket.order.mark[:3])
+        labelled = await repeated(world, adapter.name, adapter.find, *ticket.order.label[:3])
         return tuple(nodes), tuple(labelled)
 
     def _is_rival(self, node: Node) -> bool:
         """Whether a machine is of an order of the cluster that was never placed from this home."""
         if not of_another(node, self.order):
             return False
-        mark = self.order.mark
+        label = self.order.label
         every = self.world.journal.orders(
-            self.world.name, mark.owner, mark.cluster, states=order_table.EVERY
+            self.world.name, label.owner, label.cluster, states=order_table.EVERY
         )
         return all(node.name not in entry.order.node_names for entry in every)
 
@@ -369,12 +369,12 @@ class Purchase:
         if not surplus:
             return Remainder()
         self.world.report(
-            "warning", f"{self.label}: {len(surplus)} machines more than ordered; deleting them"
+            "warning", f"{self.heading}: {len(surplus)} machines more than ordered; deleting them"
         )
         return await release(
             self.world,
             self.adapter,
-            *ticket.order.mark[:3],
+            *ticket.order.label[:3],
             handles=surplus,
             keep={*ticket.handles, *self.keep},
         )

@@ -58,8 +58,8 @@ async def confirmed(
 async def theirs(
     world: World, adapter: Cloud, order: Order, handles: Collection[Handle], stop_signal: StopSignal
 ) -> set[Handle]:
-    """Of these machines, and of all that bear the order's mark, those that another run made or has
-    adopted. Raises CloudErrors.
+    """Of these machines, and of all that carry the order's label, those that another run made or
+    has adopted. Raises CloudErrors.
     """
     nodes = (
         [
@@ -70,17 +70,17 @@ async def theirs(
         if handles
         else []
     )
-    marked = await repeated(world, adapter.name, adapter.find, *order.mark[:3])
-    found = _adopted(nodes, order.mark.generation, stop_signal)
+    labelled = await repeated(world, adapter.name, adapter.find, *order.label[:3])
+    found = _adopted(nodes, order.label.generation, stop_signal)
     return found | {
-        node.handle for node in marked if node.handle not in handles and of_another(node, order)
+        node.handle for node in labelled if node.handle not in handles and of_another(node, order)
     }
 
 
 def of_another(node: Node, order: Order) -> bool:
     """Whether a machine has the name of another order of the same cluster."""
     return not node.name.startswith(_stem(order)) and bool(
-        re.match(rf"{re.escape(order.mark.cluster)}-[0-9a-f]{{8}}-\d", node.name)
+        re.match(rf"{re.escape(order.label.cluster)}-[0-9a-f]{{8}}-\d", node.name)
     )
 
 
@@ -94,7 +94,7 @@ def _adopted(nodes: Collection[Node], generation: str, stop_signal: StopSignal) 
     """
     last = stop_signal.lease.last() if stop_signal.lease is not None else None
     named = set(last.handles) if last is not None and stop_signal.taken_over else set()
-    return named | {node.handle for node in nodes if is_foreign(node.mark, generation)}
+    return named | {node.handle for node in nodes if is_foreign(node.label, generation)}
 
 
 async def _released(
@@ -124,7 +124,9 @@ async def _rival(world: World, record: ClusterRecord) -> str:
     """Who else bought for the cluster since it was looked at before this purchase; empty for
     nobody. Of two, the one that was made first stays.
     """
-    if taken := [node.name for node in record.machines if is_foreign(node.mark, record.generation)]:
+    if taken := [
+        node.name for node in record.machines if is_foreign(node.label, record.generation)
+    ]:
         return f"another run has adopted {', '.join(taken)}"
     try:
         found = await survey(world, record.owner, record.cluster)
@@ -142,12 +144,12 @@ async def _rival(world: World, record: ClusterRecord) -> str:
     others = [
         node
         for node in found
-        if is_foreign(node.mark, record.generation) and node.handle not in record.handles
+        if is_foreign(node.label, record.generation) and node.handle not in record.handles
     ]
     first = [
         node
         for node in others
-        if node.mark is not None and (node.created_at, node.mark.generation) < mine
+        if node.label is not None and (node.created_at, node.label.generation) < mine
     ]
     return (
         f"another run has bought {', '.join(node.name or node.handle.native_id for node in first)}"

@@ -36,7 +36,7 @@ from providers.engine.runtime.accounts import adapter_of
 from providers.engine.runtime.tasks import DELAYS_S, StopSignal, pause, repeated
 from providers.engine.termination.settle import Remainder, bill
 from providers.errors import CloudError, GpusError, HalfMade, OfferGone, PriceRose
-from providers.model.machine import QUEUED, Attempt, Handle, Mark, Order, Ticket
+from providers.model.machine import QUEUED, Attempt, Handle, Label, Order, Ticket
 from providers.planner.suggest import hints
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def resumed(
     None: nothing was made. A CloudError: it ended with that refusal, nothing is left. The journal
     is brought up to date.
     """
-    generation = entry.order.mark.generation
+    generation = entry.order.label.generation
     walk = _Walk(world, spec, generation, stop or StopSignal(world), frozenset(keep))
     ended = await walk.resume(entry)
     return ended._replace(account=entry.account) if isinstance(ended, LaunchResult) else ended
@@ -110,7 +110,7 @@ class _Walk:
         keep: frozenset[Handle],
     ) -> None:
         self.world, self.spec, self.stop, self.keep = world, spec, stop, keep
-        self.mark = Mark(spec.owner, spec.cluster, generation, spec.fingerprint)
+        self.label = Label(spec.owner, spec.cluster, generation, spec.fingerprint)
         self.candidates = Candidates(world, None, spec, None, None)
         self.attempts: list[Attempt] = []
         self.account: Account = ()
@@ -142,7 +142,7 @@ class _Walk:
             if self.stop.taken_over:
                 continue
             self.account = account
-            order = compose(self.world, self.spec, self.mark, adapter, candidates.pending, joins)
+            order = compose(self.world, self.spec, self.label, adapter, candidates.pending, joins)
             candidates.take(order)
             self.world.journal.intend(self.world.name, order, self.now, account)
             if (result := await self._attempt(adapter, order)) is not None:
@@ -154,7 +154,7 @@ class _Walk:
         """
         started = self.now
         purchase = self._purchase(adapter, order)
-        self.world.report("progress", f"{purchase.label}: asking")
+        self.world.report("progress", f"{purchase.heading}: asking")
         try:
             result = await purchase.place(started + order.wait_s)
             if isinstance(result, (Delivered, Unobserved)):
@@ -235,7 +235,7 @@ class _Walk:
         """The machines exist: writes that down."""
         order, ticket = purchase.order, result.ticket
         if isinstance(result, Unobserved):
-            self.world.report("warning", f"{purchase.label}: {result.reason}")
+            self.world.report("warning", f"{purchase.heading}: {result.reason}")
             self._settled(order, order_table.UNSETTLED, result.reason, ticket.handles)
             placed = ticket.placed or order.candidates[0]
             return self._result(
@@ -247,8 +247,8 @@ class _Walk:
         closed_places.opened(self.world, self.account, placed)
         self._record((placed,), "acquired", "", "", started)
         names = ", ".join(node.name for node in nodes)
-        label = line(len(self.attempts), (placed,))
-        self.world.report("info", clipped(f"{label}: acquired, {names}"))
+        heading = line(len(self.attempts), (placed,))
+        self.world.report("info", clipped(f"{heading}: acquired, {names}"))
         reasons = (
             ()
             if surplus.clean
@@ -289,7 +289,7 @@ class _Walk:
         self, purchase: Purchase, error: HalfMade, started: float
     ) -> LaunchResult | None:
         order = purchase.order
-        self.world.report("warning", f"{purchase.label}: {trimmed(error)}; deleting it")
+        self.world.report("warning", f"{purchase.heading}: {trimmed(error)}; deleting it")
         remainder = await purchase.release(error.handles)
         if not remainder.clean:
             return self._stuck(purchase, error, remainder, started)

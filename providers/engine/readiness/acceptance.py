@@ -63,8 +63,8 @@ async def accepted(
 
     Raises NotWhatWasSold or Degraded, with the reasons, when one of them does not pass.
     """
-    label = f"{placed.provider} {placed.placement.where}"
-    world.report("info", f"{label}: measuring whether its GPUs are what was sold (accept: {mode})")
+    place = f"{placed.provider} {placed.placement.where}"
+    world.report("info", f"{place}: measuring whether its GPUs are what was sold (accept: {mode})")
     work = asyncio.gather(*(_verdict(world, probe, node, placed, mode) for node in nodes))
     while not (await asyncio.wait([work], timeout=LOOK_S))[0]:
         if stop.on:
@@ -77,7 +77,7 @@ async def accepted(
             raise _failure(world, placed, handles, node, verdict)
     if len(verdicts) == len(nodes):
         speeds = ", ".join(dict.fromkeys(verdict.speed for verdict in verdicts))
-        world.report("info", f"{label}: accepted{f': {speeds}' if speeds else ''}")
+        world.report("info", f"{place}: accepted{f': {speeds}' if speeds else ''}")
     return True
 
 

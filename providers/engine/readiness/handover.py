@@ -44,11 +44,11 @@ async def deliver_files(
             "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
         )
     if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
-        files["token"] = token(world.name, *order.mark[:2])
+        files["token"] = token(world.name, *order.label[:2])
     if not files and not order.setup.workdir:
         return True
     handles = tuple(node.handle for node in nodes)
-    looker = key_probe(world, *order.mark[:2])
+    looker = key_probe(world, *order.label[:2])
     if looker is None:
         raise HalfMade(
             "wanted to tell the machines of each other, found no key to log in with",
@@ -80,7 +80,7 @@ async def deliver_files(
     try:
         there = beside(order.setup.script)
         return await send(
-            world, order.mark.cluster, order.setup.workdir, nodes, looker.line, there, stop
+            world, order.label.cluster, order.setup.workdir, nodes, looker.line, there, stop
         )
     except GpusError as error:
         why = WRONG if isinstance(error, NotSendable) else "no-handing"

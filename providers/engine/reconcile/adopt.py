@@ -21,7 +21,7 @@ from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import abandon, bill, release
 from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
-from providers.model.machine import GONE, QUEUED, Handle, Mark, Node
+from providers.model.machine import GONE, QUEUED, Handle, Label, Node
 from providers.model.money import per_hour
 from providers.planner.check import satisfied
 
@@ -117,7 +117,7 @@ async def _remembered(
     world: World, spec: ClusterSpec, known: Collection[Handle]
 ) -> list[tuple[Cloud, Node]]:
     """Machines that only the journal knows of, or the backend's own lease: some clouds have no
-    marks.
+    labels.
     """
     found = await _named_elsewhere(world, spec, known)
     known = {*known, *(node.handle for _, node in found)}
@@ -134,7 +134,7 @@ async def _remembered(
             if node.status != GONE
         ]
         found.extend(
-            (adapter, node if node.mark is not None else node._replace(mark=entry.order.mark))
+            (adapter, node if node.label is not None else node._replace(label=entry.order.label))
             for node in nodes
         )
         if not nodes and len(missing) == len(entry.handles):
@@ -164,9 +164,9 @@ async def _named_elsewhere(
         except NotConfigured:
             continue
         (node,) = await repeated(world, handle.provider, adapter.observe, (handle,))
-        if node.status != GONE and (node.mark is None or node.mark.owner == spec.owner):
-            mark = Mark(spec.owner, spec.cluster, last.generation, last.fingerprint)
-            found.append((adapter, node._replace(mark=mark) if node.mark is None else node))
+        if node.status != GONE and (node.label is None or node.label.owner == spec.owner):
+            label = Label(spec.owner, spec.cluster, last.generation, last.fingerprint)
+            found.append((adapter, node._replace(label=label) if node.label is None else node))
     return found
 
 
@@ -180,8 +180,8 @@ def _choose(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> tuple[tup
         if (
             node.status in good
             and node.status != QUEUED
-            and node.mark is not None
-            and node.mark.fingerprint == spec.fingerprint
+            and node.label is not None
+            and node.label.fingerprint == spec.fingerprint
         ):
             sets.setdefault(node.placement, []).append(node)
     options: list[tuple[int, float, tuple[Node, ...]]] = []
@@ -254,7 +254,7 @@ async def _adopt(
     adapter = await world.call(first.handle.provider, world.adapter, first.handle.provider)
     can = world.manifests[first.handle.provider].capabilities
     for node in chosen:
-        if can.relabels and (node.mark is None or node.mark.generation != generation):
+        if can.relabels and (node.label is None or node.label.generation != generation):
             await repeated(world, adapter.name, adapter.relabel, node.handle, generation)
     orders = world.journal.orders(world.name, spec.owner, spec.cluster)
     made = next((order for order in orders if set(handles) & set(order.handles)), None)
@@ -276,8 +276,8 @@ async def _adopt(
         handles=handles,
         machines=tuple(
             (
-                node._replace(mark=node.mark._replace(generation=generation))
-                if node.mark is not None
+                node._replace(label=node.label._replace(generation=generation))
+                if node.label is not None
                 else node
             )
             for node in chosen
@@ -315,10 +315,10 @@ async def imported(world: World, provider: str, native_id: str) -> ClusterRecord
     price = await price_of(world, None, where, node, None)
     record = ClusterRecord(
         world=world.name,
-        owner=node.mark.owner if node.mark else "",
-        cluster=node.mark.cluster if node.mark else node.name,
-        generation=node.mark.generation if node.mark else uuid.uuid4().hex[:12],
-        fingerprint=node.mark.fingerprint if node.mark else "",
+        owner=node.label.owner if node.label else "",
+        cluster=node.label.cluster if node.label else node.name,
+        generation=node.label.generation if node.label else uuid.uuid4().hex[:12],
+        fingerprint=node.label.fingerprint if node.label else "",
         status=node.status,
         placement=where,
         price=price,

@@ -120,7 +120,7 @@ async def _label(world: World, record: ClusterRecord, observation: Observation) 
     taken = [
         node.handle
         for node in observation.nodes
-        if node.status != GONE and is_foreign(node.mark, record.generation)
+        if node.status != GONE and is_foreign(node.label, record.generation)
     ]
     if not taken or not world.manifests[record.provider].capabilities.relabels:
         return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Observation(NamedTuple):
     """What clouds and journal say of a cluster.
 
-    `nodes` are the machines of the record; `extra` and `foreign` bear the cluster's label and are
+    `nodes` are the machines of the record; `extra` and `foreign` carry the cluster's label and are
     not in it, of this generation and of others. `leftovers` are those of the record's that still
     exist (of an update: none, it deletes them unasked). `orders` are the journal's of this
     generation, `ticket` how far the one is that waits in a queue. `search_error` is why `extra` and
@@ -156,7 +156,7 @@ async def search(world: World, record: ClusterRecord) -> tuple[tuple[Node, ...],
         )
     for row in orders:
         found.update(await _journaled(world, record, row, found))
-    foreign = [node for node in found.values() if is_foreign(node.mark, record.generation)]
+    foreign = [node for node in found.values() if is_foreign(node.label, record.generation)]
     return tuple(node for node in found.values() if node not in foreign), tuple(foreign)
 
 

@@ -1,4 +1,4 @@
-"""Machines that bear a cluster's label and are in no state: which of them are whose, and what is
+"""Machines that carry a cluster's label and are in no state: which of them are whose, and what is
 said of them.
 
 A run that was killed while it placed the cluster anew, or reclaimed it, leaves such machines, or
@@ -47,7 +47,7 @@ def orphan_message(nodes: Sequence[Node]) -> str:
     """Why the cluster is not as it should be while these exist."""
     names = ", ".join(node.name or node.handle.native_id for node in nodes)
     return (
-        f"half-made: {names} bears this cluster's label and is not in its state:"
+        f"half-made: {names} carries this cluster's label and is not in its state:"
         " a run was cut short;"
         f" {bill([node.handle for node in nodes], None)}; the next `up` releases it, or keeps it"
         " where that one satisfies the declaration"
@@ -55,8 +55,8 @@ def orphan_message(nodes: Sequence[Node]) -> str:
 
 
 def taken_over_message(nodes: Sequence[Node]) -> str:
-    """Why the cluster is not as it should be while its machines bear another run's label: no delete
-    would take them for its own.
+    """Why the cluster is not as it should be while its machines carry another run's label: no
+    delete would take them for its own.
     """
     names = ", ".join(node.name or node.handle.native_id for node in nodes)
     return f"half-made: another run took {names} over; the next `up` labels it as this state's"

@@ -32,7 +32,7 @@ async def read_cluster(world: World, record: ClusterRecord, on_loss: str) -> Clu
             raise observation.search_error
         world.report(
             "warning",
-            f"{record.cluster}: whether anything else bears its label could not be looked up:"
+            f"{record.cluster}: whether anything else carries its label could not be looked up:"
             f" {trimmed(observation.search_error)}",
         )
     before = record._replace(leftovers=observation.leftovers)
@@ -74,7 +74,7 @@ def _with_what_must_go(case: ReadCase, after: ClusterRecord) -> ClusterRecord:
         done = f"done ({_ended_with(after)}); " if finished(before) else ""
         case.report("info", f"{done}what is left of its machine is released by the next `up`")
         after = after._replace(to_release=True)
-    taken = [node for node in after.machines if is_foreign(node.mark, before.generation)]
+    taken = [node for node in after.machines if is_foreign(node.label, before.generation)]
     if taken and world.manifests[before.provider].capabilities.relabels:
         after = after._replace(reasons=(*after.reasons, taken_over_message(taken)))
     known = after.leftovers

@@ -120,7 +120,7 @@ async def _own(
         others = {
             node.handle
             for node in nodes
-            if record.generation and is_foreign(node.mark, record.generation)
+            if record.generation and is_foreign(node.label, record.generation)
         }
     else:
         launches = await asyncio.to_thread(
@@ -178,7 +178,7 @@ async def end_all(
             for entry in pending:
                 world.report(
                     "info",
-                    f"{entry.order.mark.cluster}: an order at {entry.provider} was never settled;"
+                    f"{entry.order.label.cluster}: an order at {entry.provider} was never settled;"
                     " finding out what became of it",
                 )
                 remainders.append(await abandon(world, adapter, entry.order, entry.ticket))
@@ -203,8 +203,8 @@ async def end_all(
         for node in there.values():
             world.report(
                 "info",
-                f"{node.mark.cluster if node.mark else owner}: deleting {node.handle.native_id},"
-                " which bears this stack's mark",
+                f"{node.label.cluster if node.label else owner}: deleting {node.handle.native_id},"
+                " which carries this stack's label",
             )
         found.update(there)
         if there or handles:
@@ -241,8 +241,8 @@ async def end_elsewhere(world: World, owner: str) -> None:
         if launch.ended_at is None
     }
     for entry in world.journal.orders(world.name, owner, states=order_table.PENDING):
-        mark = entry.order.mark
-        if mark.generation in launched or entry.account is None:
+        label = entry.order.label
+        if label.generation in launched or entry.account is None:
             continue
         where = said(entry.provider, entry.account)
         try:
@@ -253,10 +253,10 @@ async def end_elsewhere(world: World, owner: str) -> None:
             adapter = await adapter_of(world, entry.provider, entry.account)
             if adapter is present:
                 continue
-            async with leased(world, owner, (mark.cluster,), CLEAN_PATIENCE_S):
+            async with leased(world, owner, (label.cluster,), CLEAN_PATIENCE_S):
                 world.report(
                     "info",
-                    f"{mark.cluster}: an order at {where} was never settled; finding out what"
+                    f"{label.cluster}: an order at {where} was never settled; finding out what"
                     " became of it, and ending it",
                 )
                 left = await answering(abandon(world, adapter, entry.order, entry.ticket))
@@ -264,7 +264,7 @@ async def end_elsewhere(world: World, owner: str) -> None:
             left = Remainder.by(error, entry.handles)
         if not left.clean:
             raise GpusError(
-                f"{mark.cluster}: an order at {where} is not settled: {left.why};"
+                f"{label.cluster}: an order at {where} is not settled: {left.why};"
                 f" {bill(left.handles or entry.handles, entry.micro_usd)}; set the account back and"
                 " run it again, or destroy"
             )

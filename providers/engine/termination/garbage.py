@@ -1,5 +1,5 @@
-"""What bears the product's mark and nobody claims: found over every cloud and account, told apart,
-and deleted when that was asked for.
+"""What carries the product's label and nobody claims: found over every cloud and account, told
+apart, and deleted when that was asked for.
 
 Owns the verdicts. Ownership is proved by the owner id alone: one that neither the states nor this
 machine's journal know is somebody else's, and is never touched. What could not be asked is said,
@@ -49,8 +49,8 @@ async def sweep(
     """
     groups: dict[tuple[str, str], list[SweptMachine]] = {}
     for found in unclaimed:
-        if found.verdict == UNCLAIMED and found.mark.owner:
-            groups.setdefault(found.mark[:2], []).append(found)
+        if found.verdict == UNCLAIMED and found.label.owner:
+            groups.setdefault(found.label[:2], []).append(found)
 
     async def each(usable: World) -> list[list[Swept]]:
         return await asyncio.gather(*(_swept(usable, group, claims) for group in groups.values()))
@@ -60,7 +60,7 @@ async def sweep(
 
 
 async def _swept(world: World, group: Sequence[SweptMachine], claims: Claims) -> list[Swept]:
-    owner, cluster = group[0].mark[:2]
+    owner, cluster = group[0].label[:2]
     try:
         async with leased(world, owner, (cluster,), 0.0):
             done = [await answering(_one(world, found, claims)) for found in group]
@@ -82,19 +82,19 @@ def _failed(found: SweptMachine, why: str) -> Swept:
 
 
 async def _one(world: World, found: SweptMachine, claims: Claims) -> Swept:
-    mark, handle = found.mark, found.handle
+    label, handle = found.label, found.handle
     try:
         adapter = await adapter_of(world, handle.provider, found.account)
         if found.status == "unsettled":
             return await _settled(world, found, adapter)
         (node,) = await repeated(world, adapter.name, adapter.observe, (handle,))
-        if node.status != GONE and node.mark is not None and node.mark[:3] != mark[:3]:
+        if node.status != GONE and node.label is not None and node.label[:3] != label[:3]:
             return Swept(
                 found,
-                f"left alone: it was taken over meanwhile (generation {node.mark.generation})",
+                f"left alone: it was taken over meanwhile (generation {node.label.generation})",
             )
         # Without a generation nothing but the machine itself may be meant.
-        whose = mark[:3] if mark.generation else ("", "", "")
+        whose = label[:3] if label.generation else ("", "", "")
         left = await release(world, adapter, *whose, handles=(handle,), keep=tuple(claims.handles))
     except CloudError as error:
         return _failed(found, trimmed(error))
@@ -102,7 +102,7 @@ async def _one(world: World, found: SweptMachine, claims: Claims) -> Swept:
         return _failed(found, left.why)
     if world.has_journal:
         world.journal.release(
-            world.name, mark.owner, mark.cluster, mark.generation, world.clock.now(), (handle,)
+            world.name, label.owner, label.cluster, label.generation, world.clock.now(), (handle,)
         )
     return Swept(found)
 
@@ -111,7 +111,7 @@ async def _settled(world: World, found: SweptMachine, adapter: Cloud) -> Swept:
     """Ends an order whose outcome is not known."""
     token = found.handle.native_id.removeprefix("order ")
     for entry in world.journal.orders(
-        world.name, found.mark.owner, found.mark.cluster, states=order_table.PENDING
+        world.name, found.label.owner, found.label.cluster, states=order_table.PENDING
     ):
         if entry.order.token == token:
             left = await abandon(world, adapter, entry.order, entry.ticket)

@@ -23,7 +23,7 @@ from providers.engine.termination.verdicts import (
 )
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import GpusError, NotConfigured
-from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, STOPPED, Handle, Mark, Node
+from providers.model.machine import ENDED, FAILED, GONE, PREEMPTED, STOPPED, Handle, Label, Node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -133,22 +133,24 @@ async def _asked(
             missing_ones = [handle for handle in handles if handle not in nodes]
             if missing_ones:
                 looked = await repeated(world, name, adapter.observe, missing_ones)
-                marks = {handle: entry.order.mark for entry in entries for handle in entry.handles}
+                labels = {
+                    handle: entry.order.label for entry in entries for handle in entry.handles
+                }
                 nodes.update(
                     {
                         node.handle: (
                             node
-                            if node.mark is not None
-                            else node._replace(mark=marks[node.handle])
+                            if node.label is not None
+                            else node._replace(label=labels[node.handle])
                         )
                         for node in looked
                     }
                 )
                 gone = [node.handle for node in looked if node.status == GONE]
-                for mark in {marks[handle] for handle in gone}:
-                    owed_to = [handle for handle in gone if marks[handle] == mark]
+                for label in {labels[handle] for handle in gone}:
+                    owed_to = [handle for handle in gone if labels[handle] == label]
                     await asyncio.to_thread(
-                        world.journal.release, world.name, *mark[:3], world.clock.now(), owed_to
+                        world.journal.release, world.name, *label[:3], world.clock.now(), owed_to
                     )
         except NotConfigured as error:
             if handles or name in claimed or any(entry.provider == name for entry in entries):
@@ -179,11 +181,11 @@ async def _asked(
 
 
 async def _everything(world: World, adapter: Cloud, owners: Sequence[str]) -> list[Node]:
-    """All that bears a mark. Where only a mark shows and not whose, each known owner is asked for,
-    too.
+    """All that carries a label. Where only a label shows and not whose, each known owner is asked
+    for, too.
     """
     nodes = {node.handle: node for node in await repeated(world, adapter.name, adapter.find, "")}
-    if any(node.mark is not None and not node.mark.owner for node in nodes.values()):
+    if any(node.label is not None and not node.label.owner for node in nodes.values()):
         for owner in owners:
             nodes.update(
                 {
@@ -203,8 +205,8 @@ def _found(
     ours: Collection[str],
 ) -> SweptMachine:
     node = seen.node
-    mark = node.mark or Mark("", "", "", "")
-    verdict, why = verdict_of(world, node.handle, mark, claims, known, adhoc, ours)
+    label = node.label or Label("", "", "", "")
+    verdict, why = verdict_of(world, node.handle, label, claims, known, adhoc, ours)
     where = node.zone or node.region
     gpu = f"{node.gpu_type}:{node.gpu_count}" if node.gpu_type else ""
     return SweptMachine(
@@ -212,8 +214,8 @@ def _found(
         verdict,
         why,
         node.status,
-        mark,
-        stack_of(mark.owner, claims, known),
+        label,
+        stack_of(label.owner, claims, known),
         f"{gpu} {node.capacity}".strip(),
         where,
         node.created_at,
@@ -228,17 +230,17 @@ def _unsettled(
     known: Mapping[str, owner_table.OwnerRow],
     adhoc: str,
 ) -> SweptMachine:
-    mark, first = entry.order.mark, entry.order.candidates[0]
+    label, first = entry.order.label, entry.order.candidates[0]
     verdict, why = verdict_of(
-        world, Handle(entry.provider, ""), mark, claims, known, adhoc, {mark.owner}
+        world, Handle(entry.provider, ""), label, claims, known, adhoc, {label.owner}
     )
     return SweptMachine(
         Handle(entry.provider, f"order {entry.order.token}"),
         verdict,
         f"{why}; it is not known whether this order made anything",
         "unsettled",
-        mark,
-        stack_of(mark.owner, claims, known),
+        label,
+        stack_of(label.owner, claims, known),
         f"{first.gpu_type}:{first.gpu_count:g} {first.capacity}",
         first.zone or first.region,
         entry.created_at,

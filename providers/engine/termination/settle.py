@@ -111,7 +111,7 @@ async def release(
     handles: Iterable[Handle] = (),
     keep: Collection[Handle] = (),
 ) -> Remainder:
-    """Deletes these machines and every other that bears the mark, and confirms that they are gone.
+    """Deletes these machines and every other with the label, and confirms that they are gone.
 
     An empty cluster or generation is any. Nothing in `keep` is touched. Deletions that fail are
     tried again with growing pauses, up to seven times; one that the cloud accepted has
@@ -213,7 +213,7 @@ async def abandon(
 
     Returns what could not be confirmed. Never raises a CloudError.
     """
-    mark = order.mark
+    label = order.label
     handles: set[Handle] = set(ticket.handles) if ticket is not None else set()
     why = ""
     for delay in (*DELAYS_S, 0.0):
@@ -235,7 +235,7 @@ async def abandon(
             why, ticket = trimmed(error), None
         except CloudError:
             ended = True
-        left = await release(world, adapter, *mark[:3], handles=handles, keep=keep)
+        left = await release(world, adapter, *label[:3], handles=handles, keep=keep)
         if ended or not left.clean:
             return left
         why = why or "the cloud still works on it"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from providers.engine.journal import owners as owner_table
     from providers.engine.record import Account
     from providers.engine.runtime.world import World
-    from providers.model.machine import Handle, Mark
+    from providers.model.machine import Handle, Label
 CLAIMED, UNCLAIMED, IN_USE, PENDING, ELSEWHERE, UNKNOWN, NOT_OURS = (
     "claimed",
     "unclaimed",
@@ -59,7 +59,7 @@ class SweptMachine(NamedTuple):
     verdict: str
     why: str
     status: str
-    mark: Mark
+    label: Label
     stack: str = ""
     gpu: str = ""
     where: str = ""
@@ -80,43 +80,43 @@ def stack_of(owner: str, claims: Claims, known: Mapping[str, owner_table.OwnerRo
 def verdict_of(
     world: World,
     handle: Handle,
-    mark: Mark,
+    label: Label,
     claims: Claims,
     known: Mapping[str, owner_table.OwnerRow],
     adhoc: str,
     ours: Collection[str],
 ) -> tuple[str, str]:
     """The verdict on a machine, and why."""
-    if handle in claims.handles or mark[:3] in claims.generations:
-        return CLAIMED, f"claimed by {claims.handles.get(handle) or claims.generations[mark[:3]]}"
-    if not mark.owner or mark.owner not in ours:
+    if handle in claims.handles or label[:3] in claims.generations:
+        return CLAIMED, f"claimed by {claims.handles.get(handle) or claims.generations[label[:3]]}"
+    if not label.owner or label.owner not in ours:
         return (
             NOT_OURS,
             (
-                f"owner {mark.owner or 'not told'}: neither a state of this backend nor this"
+                f"owner {label.owner or 'not told'}: neither a state of this backend nor this"
                 " machine's journal knows it"
             ),
         )
     if world.has_journal:
-        for owner in (mark.owner, f"{mark.owner}/use"):
-            process = world.journal.holder(world.name, owner, mark.cluster)
+        for owner in (label.owner, f"{label.owner}/use"):
+            process = world.journal.holder(world.name, owner, label.cluster)
             if process is not None:
                 return (
                     IN_USE,
-                    f"process {process} is at work {'on' if owner == mark.owner else 'with'} it",
+                    f"process {process} is at work {'on' if owner == label.owner else 'with'} it",
                 )
-    if mark.owner == adhoc and world.has_journal and not world.journal.whole:
+    if label.owner == adhoc and world.has_journal and not world.journal.whole:
         return (
             UNKNOWN,
             (
                 "whether a process uses it is not known, since the journal cannot be read: `gpus"
-                f" release {mark.cluster}` ends it"
+                f" release {label.cluster}` ends it"
             ),
         )
-    if mark.owner == adhoc:
-        return UNCLAIMED, f"ad hoc {mark.cluster or 'cluster'}, used by no process"
-    if mark[:2] in claims.pending:
-        stack = claims.pending[mark[:2]]
+    if label.owner == adhoc:
+        return UNCLAIMED, f"ad hoc {label.cluster or 'cluster'}, used by no process"
+    if label[:2] in claims.pending:
+        stack = claims.pending[label[:2]]
         return (
             PENDING,
             (
@@ -129,12 +129,12 @@ def verdict_of(
             UNKNOWN,
             f"whether a state claims it is not known: {', '.join(claims.unread)} could not be read",
         )
-    met = known.get(mark.owner)
+    met = known.get(label.owner)
     if met is not None and met.backend and met.backend != claims.backend:
         # Also where a state here names its owner: it was copied or moved, and has not run here yet.
         return ELSEWHERE, f"of {met.project}/{met.stack} in {met.backend}: sweep with that backend"
-    if mark.owner in claims.owners:
-        return UNCLAIMED, f"of {claims.owners[mark.owner]}, of which no cluster claims it"
+    if label.owner in claims.owners:
+        return UNCLAIMED, f"of {claims.owners[label.owner]}, of which no cluster claims it"
     return UNCLAIMED, "no stack has its owner any more" + (
         f" (it was {met.project}/{met.stack})" if met is not None and met.stack else ""
     )

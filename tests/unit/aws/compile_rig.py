@@ -3,7 +3,7 @@
 from typing import Any
 
 from providers.adapters.aws import machines, region_facts
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Label, Order, Setup
 from providers.model.offer import Candidate, Offer
 
 A, B, C = "use1-az1", "use1-az2", "use1-az4"
@@ -41,7 +41,7 @@ def candidate(
 def order(*candidates: Candidate, nodes: int = 1, **setup: Any) -> Order:
     names = tuple(f"train-{index}" for index in range(nodes))
     return Order(
-        Mark("own1", "train", "gen1", "0123456789abcdef"),
+        Label("own1", "train", "gen1", "0123456789abcdef"),
         TOKEN,
         candidates or (candidate(),),
         names,

@@ -11,7 +11,7 @@ import pytest
 from providers.adapters.aws import machines
 from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
-from providers.model.machine import Mark, Order, Setup, Ticket
+from providers.model.machine import Label, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
 from providers.rehearsal.clouds import aws
 from providers.rehearsal.clouds.aws import console, places
@@ -50,7 +50,7 @@ def order(
 ) -> Order:
     names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
     return Order(
-        Mark(owner, cluster, generation, "0123456789abcdef"),
+        Label(owner, cluster, generation, "0123456789abcdef"),
         str(uuid.uuid4()),
         candidates or (candidate(),),
         names,

@@ -6,7 +6,7 @@ from botocore.validate import ParamValidator
 from providers.adapters.aws import MANIFEST, demands, grouping, machines, region_facts, tagging
 from providers.adapters.aws import compile as native
 from providers.errors import NotEnabled, Unsupported
-from providers.model.machine import Mark, Setup
+from providers.model.machine import Label, Setup
 from providers.model.place import Scope
 from providers.rehearsal.clouds.aws import wire
 from tests.present import present
@@ -137,9 +137,9 @@ def test_zone_ids_become_names_where_the_api_model_has_no_ids() -> None:
     )
 
 
-def test_marks_labels_and_names_are_tags() -> None:
-    """Instance and volume bear the mark, the order's token, the name and the user's labels;
-    template and fleet bear the mark.
+def test_label_labels_and_names_are_tags() -> None:
+    """Instance and volume carry the label, the order's token, the name and the user's labels;
+    template and fleet carry the label.
     """
     call = native.creating_call(order(labels=(("team", "x"),)), AROUND)
     specs = {
@@ -147,7 +147,7 @@ def test_marks_labels_and_names_are_tags() -> None:
         for item in present(call.template)["LaunchTemplateData"]["TagSpecifications"]
     }
     assert {"instance", "volume"} == set(specs)
-    mark = {
+    label = {
         "gpus-owner": "own1",
         "gpus-cluster": "train",
         "gpus-generation": "gen1",
@@ -155,15 +155,15 @@ def test_marks_labels_and_names_are_tags() -> None:
         "gpus-order": TOKEN,
     }
     assert (
-        {**mark, "Name": "train-0", "team": "x", "gpus-labels": "team"}
+        {**label, "Name": "train-0", "team": "x", "gpus-labels": "team"}
         == specs["instance"]
         == specs["volume"]
     )
-    assert mark == {
+    assert label == {
         tag["Key"]: tag["Value"] for tag in present(call.template)["TagSpecifications"][0]["Tags"]
     }
-    assert Mark("own1", "train", "gen1", "0123456789abcdef") == tagging.mark_of(specs["instance"])
-    assert tagging.mark_of({"Name": "x"}) is None
+    assert Label("own1", "train", "gen1", "0123456789abcdef") == tagging.label_of(specs["instance"])
+    assert tagging.label_of({"Name": "x"}) is None
 
 
 def test_the_list_of_labels_fits_into_one_tag() -> None:

@@ -56,7 +56,7 @@ def test_b36_a_persistent_request_is_cancelled_first(rig) -> None:
 
 
 def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig) -> None:
-    """Ended behind our back, a persistent request starts a new, unmarked machine: deleting ends
+    """Ended behind our back, a persistent request starts a new, unlabelled machine: deleting ends
     that one before the first counts as gone.
     """
     ticket = rig.got(candidate(capacity="spot"))
@@ -100,8 +100,8 @@ def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig) -> No
 
 
 def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig) -> None:
-    """Taken back under a persistent request, which started another, unmarked one: deleting the one
-    that is gone ends the other.
+    """Taken back under a persistent request, which started another, unlabelled one: deleting the
+    one that is gone ends the other.
     """
     ticket = rig.got(candidate(capacity="spot"))
     with rig.rows() as rows:

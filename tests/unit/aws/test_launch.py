@@ -11,7 +11,7 @@ from providers.errors import (
     QuotaExceeded,
     Unsupported,
 )
-from providers.model.machine import Mark
+from providers.model.machine import Label
 from providers.rehearsal.clouds.aws import capacity_calls, console, places
 from tests.unit.aws.rig import REGION, A, B, candidate, order
 
@@ -30,7 +30,7 @@ from tests.unit.aws.rig import REGION, A, B, candidate, order
 )
 def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
     """Made by one fleet, running, and seen as what was ordered: type, GPUs, zone id, way of buying,
-    mark.
+    label.
     """
     ticket = rig.got(candidate(zone, machine_type, capacity), labels=(("team", "x"),))
     (node,) = rig.ec2.observe(ticket.handles)
@@ -46,8 +46,8 @@ def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
             node.region,
         ),
     )
-    assert (Mark("own1", "train", "gen1", "0123456789abcdef"), "train-gen1-0") == (
-        node.mark,
+    assert (Label("own1", "train", "gen1", "0123456789abcdef"), "train-gen1-0") == (
+        node.label,
         node.name,
     )
     assert (
@@ -296,7 +296,7 @@ def test_relabel_and_labels(rig) -> None:
         "gpus-generation": "gen9",
         "gpus-labels": "team new",
     }.items() <= machine.labels.items()
-    assert "old" not in machine.labels and rig.ec2.find("own1")[0].mark.generation == "gen9"
+    assert "old" not in machine.labels and rig.ec2.find("own1")[0].label.generation == "gen9"
     rig.ec2.update(handle, {"labels": {}})
     (machine,) = console.running(rig.store)
     assert (

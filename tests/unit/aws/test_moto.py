@@ -8,7 +8,7 @@ import pytest
 
 from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Label, Order, Setup
 from providers.model.offer import Candidate, Offer
 from tests.present import present
 
@@ -35,8 +35,8 @@ def image(url):
     ("capacity", "nodes"), [("on-demand", 1), ("spot", 1), ("on-demand", 2), ("spot", 2)]
 )
 def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
-    """Made by a fleet or a run, seen as ordered with its mark, found by tags, relabelled, labelled,
-    deleted, and nothing left behind.
+    """Made by a fleet or a run, seen as ordered with its label, found by tags, relabelled,
+    labelled, deleted, and nothing left behind.
     """
     client = Client(sealed_session(), url)
     ec2 = client.service("ec2", REGION)
@@ -47,7 +47,7 @@ def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
     adapter = Ec2("rehearsal", lambda: client, regions=(REGION,), looks_s=(0.0,))
     first = zones["us-east-1a"]
     offer = Offer("aws", REGION, first, "g6.xlarge", "L4", 1, capacity, 804_800)
-    mark = Mark(uuid.uuid4().hex[:8], "train", "gen1", "0123456789abcdef")
+    label = Label(uuid.uuid4().hex[:8], "train", "gen1", "0123456789abcdef")
     setup = Setup(
         ssh_public_key="ssh-ed25519 AAAA me",
         ttl_s=3600,
@@ -55,7 +55,7 @@ def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
         options=(("ami", image), ("placement_group", "none")),
     )
     order = Order(
-        mark,
+        label,
         str(uuid.uuid4()),
         (Candidate(1, 0, offer, nodes, micro_usd=804_800),),
         tuple(f"n{i}" for i in range(nodes)),
@@ -71,11 +71,11 @@ def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
         present(ticket.placed).zone,
     )
     assert {handle.native_id for handle in present(adapter.resume(order) and ticket.handles)} == {
-        node.handle.native_id for node in adapter.find(mark.owner)
+        node.handle.native_id for node in adapter.find(label.owner)
     }
     for node in adapter.observe(ticket.handles):
-        assert (mark, "g6.xlarge", "L4", 1, capacity, "running") == (
-            node.mark,
+        assert (label, "g6.xlarge", "L4", 1, capacity, "running") == (
+            node.label,
             node.machine_type,
             node.gpu_type,
             node.gpu_count,
@@ -84,16 +84,16 @@ def test_the_happy_path_against_moto(url, image, capacity, nodes) -> None:
         )
     adapter.relabel(ticket.handles[0], "gen2")
     adapter.update(ticket.handles[0], {"labels": {"new": "1"}})
-    (found,) = adapter.find(mark.owner, "train", "gen2")
+    (found,) = adapter.find(label.owner, "train", "gen2")
     assert found.handle == ticket.handles[0]
     for handle in ticket.handles:
         adapter.delete(handle)
     assert {"gone"} == {node.status for node in adapter.observe(ticket.handles)} and list(
-        adapter.find(mark.owner)
+        adapter.find(label.owner)
     ) == []
     assert ec2.describe_launch_templates()["LaunchTemplates"] == []
     assert not [
         group
         for group in ec2.describe_security_groups()["SecurityGroups"]
-        if group["GroupName"] == f"gpus-{mark.owner}"
+        if group["GroupName"] == f"gpus-{label.owner}"
     ]

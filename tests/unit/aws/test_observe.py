@@ -128,8 +128,8 @@ def test_find_pages_through_every_region(rig, monkeypatch) -> None:
     )
 
 
-def test_a_machine_of_nobody_is_seen_without_a_mark(rig) -> None:
-    """An instance that bears no mark (for import) is a node without one, its GPUs known by its
+def test_a_machine_of_nobody_is_seen_without_a_label(rig) -> None:
+    """An instance that carries no label (for import) is a node without one, its GPUs known by its
     type.
     """
     image = next(iter(places.images(REGION)))
@@ -138,6 +138,6 @@ def test_a_machine_of_nobody_is_seen_without_a_mark(rig) -> None:
     )["Instances"][0]["InstanceId"]
     rig.moment += 2
     node = rig.ec2.observe([Handle("aws", f"{REGION}/{made}")])[0]
-    assert (None, made, "L4", 1) == (node.mark, node.name, node.gpu_type, node.gpu_count)
+    assert (None, made, "L4", 1) == (node.label, node.name, node.gpu_type, node.gpu_count)
     with pytest.raises(Unsupported, match="us-east-1/i-0123456789abcdef0"):
         rig.ec2.observe([Handle("aws", "projects/p/zones/z/instances/n")])

@@ -13,14 +13,14 @@ from providers.adapters.clore.client import Client
 from providers.adapters.clore.gate import LIVE_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
-from providers.model.machine import Mark, Order, Setup, Ticket
+from providers.model.machine import Label, Order, Setup, Ticket
 from providers.model.offer import Candidate
 from providers.rehearsal.clouds.clore.access import KEY, Pace
 from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import State
 from providers.rehearsal.store import Store
 
-MARK = Mark("owner-1", "bench", "g1", "f00d")
+LABEL = Label("owner-1", "bench", "g1", "f00d")
 SSH = "ssh-ed25519 AAAAC3Nz me"
 
 
@@ -90,7 +90,7 @@ class Bench:
         self,
         server: int = 71001,
         capacity: str = "on-demand",
-        mark: Mark = MARK,
+        label: Label = LABEL,
         setup: Setup | None = None,
         max_micro_usd: int | None = None,
         **more: Any,
@@ -98,7 +98,7 @@ class Bench:
         self.count += 1
         setup = setup or Setup(ssh_public_key=SSH)
         return Order(
-            mark,
+            label,
             f"token-{self.count}",
             (self.candidate(server, capacity, **more),),
             ("bench-0",),

@@ -6,7 +6,7 @@ from providers import errors
 from providers.adapters.clore.progress import ACCEPTED_S, HEARD_S, SETTLE_S
 from providers.model.machine import Order, Setup
 from providers.rehearsal.clouds.clore.state import State
-from tests.unit.clore.rig import MARK
+from tests.unit.clore.rig import LABEL
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_b25_a_server_that_a_stranger_took_is_refused_and_soon_certain(bench) ->
     assert len(bench.posts()) == 1
 
 
-def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench) -> None:
+def test_b25_a_request_that_was_delivered_twice_is_found_by_its_label(bench) -> None:
     """The second delivery finds the server rented, by the first: the one order is found once it
-    shows the mark, and no other is sent.
+    shows the label, and no other is sent.
     """
     bench.store.add_fault("clore", "create_order", "twice")
     order = bench.order()
@@ -145,7 +145,7 @@ def test_b25_a_request_that_was_delivered_twice_is_found_by_its_mark(bench) -> N
 
 
 def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(bench) -> None:
-    """An order of the same key on that server, without our mark, is never ours after a refusal."""
+    """An order of the same key on that server, without our label, is never ours after a refusal."""
     bench.store.add_fault(
         "clore", "create_order", "http", 1, status=200, reason="server-already-rented"
     )
@@ -164,7 +164,7 @@ def test_b25_a_server_that_another_of_the_keys_users_took_is_not_taken_over(benc
     bench.clock.at += SETTLE_S + 1
     assert bench.adapter.resume(order) is None
     assert str(other.id) not in {
-        node.handle.native_id.rpartition("/")[2] for node in bench.adapter.find(order.mark.owner)
+        node.handle.native_id.rpartition("/")[2] for node in bench.adapter.find(order.label.owner)
     }
 
 
@@ -181,7 +181,7 @@ def test_b25_an_unknown_code_is_an_unknown_outcome(bench) -> None:
 def test_an_order_that_was_never_sent_is_none_at_once(bench) -> None:
     """Without an intent there was no POST: nothing is asked."""
     before = len(bench.store.requests())
-    assert bench.adapter.resume(Order(MARK, "never", (), (), Setup(), 1)) is None
+    assert bench.adapter.resume(Order(LABEL, "never", (), (), Setup(), 1)) is None
     assert before == len(bench.store.requests())
 
 

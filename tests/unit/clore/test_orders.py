@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from providers import errors
-from providers.adapters.clore import mark, pricing
+from providers.adapters.clore import label, pricing
 from providers.adapters.clore.nodes import handle_of
 from providers.adapters.clore.progress import SETTLE_S
 from providers.model.machine import GONE, PREEMPTED, RUNNING, STOPPING, Setup
 from providers.rehearsal.clouds.clore.access import KEY
 from providers.rehearsal.clouds.clore.state import OUTBID_S
 from tests.present import present
-from tests.unit.clore.rig import MARK, SSH
+from tests.unit.clore.rig import LABEL, SSH
 
 
 def test_an_order_is_made_found_and_ended(bench) -> None:
@@ -30,7 +30,7 @@ def test_an_order_is_made_found_and_ended(bench) -> None:
         node.capacity,
         node.region,
     ) == (RUNNING, "server-71001", "RTX-4090", 2, "on-demand", "NL")
-    assert node.mark == MARK
+    assert node.label == LABEL
     assert node.ssh_user == "root"
     assert dict(node.ports)[22] not in {0, 22}
     assert len(bench.posts()) == 1
@@ -38,7 +38,7 @@ def test_an_order_is_made_found_and_ended(bench) -> None:
     assert bench.adapter.observe(ticket.handles)[0].status == STOPPING
     bench.clock.at += 5
     assert bench.adapter.observe(ticket.handles)[0].status == GONE
-    assert tuple(bench.adapter.find(MARK.owner)) == ()
+    assert tuple(bench.adapter.find(LABEL.owner)) == ()
     assert bench.alive() == []
 
 
@@ -65,8 +65,8 @@ def test_a_delete_that_fails_while_the_order_stands_is_an_error(bench) -> None:
     assert bench.alive() == []
 
 
-def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch) -> None:
-    """The body has the key's public half, one price guard, the mark's ports, and nothing of this
+def test_what_is_sent_holds_no_secret_and_the_label(bench, monkeypatch) -> None:
+    """The body has the key's public half, one price guard, the label's ports, and nothing of this
     machine's environment.
     """
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
@@ -87,7 +87,7 @@ def test_what_is_sent_holds_no_secret_and_the_mark(bench, monkeypatch) -> None:
         sent["ssh_key"],
         sent["env"],
     ) == ("on-demand", 11.9, SSH, {})
-    assert {22, 8000, *mark.ports(MARK.owner, MARK.cluster)} == {
+    assert {22, 8000, *label.ports(LABEL.owner, LABEL.cluster)} == {
         int(port) for port in sent["ports"]
     }
 

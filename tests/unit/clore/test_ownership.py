@@ -1,15 +1,16 @@
-"""Whose an order at Clore is: by its mark, by its intent, with and without the memory."""
+"""Whose an order at Clore is: by its label, by its intent, with and without the memory."""
 
+import json
 import sqlite3
 
 import pytest
 
 from providers import errors
-from providers.adapters.clore import mark
+from providers.adapters.clore import label
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.nodes import handle_of
-from providers.model.machine import GONE, Mark, Setup
-from tests.unit.clore.rig import MARK
+from providers.model.machine import GONE, Label, Setup
+from tests.unit.clore.rig import LABEL
 
 
 def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench) -> None:
@@ -35,13 +36,13 @@ def test_an_unknown_order_on_the_key_blocks_buying_until_claimed(bench) -> None:
 
 
 def test_another_stack_s_order_on_the_key_does_not_block(bench) -> None:
-    """Its mark says that it is this product's, whoever its owner is; another machine sees the same."""
-    bench.up(bench.adapter.submit(bench.order(mark=Mark("owner-2", "other", "g", "f"))))
+    """Its label says that it is this product's, whoever its owner is; another machine sees that."""
+    bench.up(bench.adapter.submit(bench.order(label=Label("owner-2", "other", "g", "f"))))
     bench.adapter.submit(bench.order(71002))
     assert len(bench.alive()) == 2
 
 
-def test_another_machine_knows_an_order_by_its_mark(bench) -> None:
+def test_another_machine_knows_an_order_by_its_label(bench) -> None:
     """Owner and cluster are in the ports; the generation is not, so no clean-up of a generation
     takes it.
     """
@@ -53,14 +54,33 @@ def test_another_machine_knows_an_order_by_its_mark(bench) -> None:
     assert elsewhere.find("owner-1", "another") == []
     assert elsewhere.find("owner-2") == []
     elsewhere.relabel(ticket.handles[0], "g2")
-    assert [node.mark.generation for node in elsewhere.find("owner-1", "bench", "g2")] == ["g2"]
+    assert [node.label.generation for node in elsewhere.find("owner-1", "bench", "g2")] == ["g2"]
 
 
 def test_an_order_in_flight_is_found_by_its_intent(bench) -> None:
-    """Listed but not polled yet, it bears its full mark."""
+    """Listed but not polled yet, it carries its full label."""
     bench.adapter.submit(bench.order())
     bench.clock.at += 10
-    assert [node.mark for node in bench.adapter.find("owner-1", "bench", "g1")] == [MARK]
+    assert [node.label for node in bench.adapter.find("owner-1", "bench", "g1")] == [LABEL]
+
+
+def test_an_intent_of_an_earlier_version_is_read(tmp_path) -> None:
+    """The stored name of a label is the one that earlier versions wrote."""
+    memory = Memory(tmp_path / "memory.db")
+    memory.cancelled(1)
+    old = (
+        '{"token": "t", "mark": ["owner-1", "bench", "g1", "f00d"], "server": 1, "capacity":'
+        ' "spot", "coin": "", "per_day": "", "usd_per_day": "", "cap_usd_per_day": "",'
+        ' "started_at": 0, "deadline_s": 0, "before": [7], "answered": false, "refused": false}'
+    )
+    with sqlite3.connect(tmp_path / "memory.db") as db:
+        db.execute("INSERT INTO clore_intent VALUES ('t', ?)", (old,))
+    (found,) = memory.intents()
+    assert (found.label, found.before) == (LABEL, (7,))
+    memory.intend(found)
+    with sqlite3.connect(tmp_path / "memory.db") as db:
+        (written,) = db.execute("SELECT content FROM clore_intent").fetchone()
+    assert json.loads(written) == json.loads(old)
 
 
 def test_a_generation_is_rewritten_here(bench) -> None:
@@ -68,20 +88,20 @@ def test_a_generation_is_rewritten_here(bench) -> None:
     ticket = bench.up(bench.adapter.submit(bench.order()))
     bench.adapter.relabel(ticket.handles[0], "g9")
     assert bench.adapter.find("owner-1", "bench", "g1") == []
-    assert [node.mark.generation for node in bench.adapter.find("owner-1")] == ["g9"]
+    assert [node.label.generation for node in bench.adapter.find("owner-1")] == ["g9"]
     with pytest.raises(errors.Unsupported):
         bench.adapter.relabel(handle_of(5), "g9")
 
 
-def test_a_mark_is_recognised_beside_other_ports() -> None:
-    """Two ports in their own ranges, the second confirming the first; near pairs are not marks."""
-    first, second = mark.ports("owner-1", "bench")
-    assert mark.belongs([22, 8000, first, second], "owner-1", "bench")
-    assert mark.belongs({first: 1, second: 2}, "owner-1")
-    assert not mark.belongs([first, second], "owner-1", "else")
-    assert not mark.is_mark([first])
-    assert not mark.is_mark([22, 8888])
-    assert not mark.is_mark([first, second + 256 if second + 256 < 49_152 else second - 256])
+def test_a_label_is_recognised_beside_other_ports() -> None:
+    """Two ports in their own ranges, the second confirming the first; near pairs are not labels."""
+    first, second = label.ports("owner-1", "bench")
+    assert label.belongs([22, 8000, first, second], "owner-1", "bench")
+    assert label.belongs({first: 1, second: 2}, "owner-1")
+    assert not label.belongs([first, second], "owner-1", "else")
+    assert not label.is_label([first])
+    assert not label.is_label([22, 8888])
+    assert not label.is_label([first, second + 256 if second + 256 < 49_152 else second - 256])
 
 
 @pytest.mark.parametrize("harm", ["random bytes", "a folder", "below a file"])

@@ -3,10 +3,10 @@
 from typing import Any
 
 from providers.adapters.gcp import compile as native
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Label, Order, Setup
 from providers.model.offer import Candidate, Offer
 
-MARK = Mark("own1", "train", "gen1", "0123456789abcdef")
+LABEL = Label("own1", "train", "gen1", "0123456789abcdef")
 TYPES = {
     "a3-highgpu-8g": ("H100", 8, ""),
     "a3-megagpu-8g": ("H100-MEGA", 8, ""),
@@ -40,7 +40,7 @@ def candidate(
 def order(*candidates: Candidate, wait_s: int = 900, nodes: int = 1, **setup: Any) -> Order:
     names = tuple(f"train-{index}" for index in range(nodes))
     return Order(
-        MARK,
+        LABEL,
         "11111111-2222-4333-8444-555555555555",
         candidates or (candidate(),),
         names,

@@ -14,7 +14,7 @@ import pytest
 
 from providers.adapters.gcp.adapter import Gcp
 from providers.adapters.gcp.client import Client
-from providers.model.machine import Handle, Mark, Order, Setup, Ticket
+from providers.model.machine import Handle, Label, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
 from providers.rehearsal.clouds import gcp as standin
 from providers.rehearsal.store import Store
@@ -64,7 +64,7 @@ def order(
 ) -> Order:
     names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
     return Order(
-        Mark(owner, cluster, generation, "0123456789abcdef"),
+        Label(owner, cluster, generation, "0123456789abcdef"),
         str(uuid.uuid4()),
         candidates or (candidate(),),
         names,

@@ -4,7 +4,7 @@ from typing import Any
 
 from providers.adapters.gcp import compile as native
 from providers.model import idle
-from providers.model.machine import Mark, Setup
+from providers.model.machine import Label, Setup
 from providers.rehearsal.clouds.gcp import console
 
 
@@ -24,8 +24,8 @@ def test_relabel_writes_the_new_generation(rig) -> None:
     rig.gcp.relabel(ticket.handles[0], "gen2")
     assert list(rig.gcp.find("own1", "train", "gen1")) == []
     assert (
-        Mark("own1", "train", "gen2", "0123456789abcdef")
-        == rig.gcp.find("own1", "train", "gen2")[0].mark
+        Label("own1", "train", "gen2", "0123456789abcdef")
+        == rig.gcp.find("own1", "train", "gen2")[0].label
     )
 
 
@@ -60,7 +60,7 @@ def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig
 
 
 def test_labels_and_key_change_in_place(rig) -> None:
-    """The user's labels are replaced, the marks stay; the key is replaced and can be taken away."""
+    """The user's labels are replaced, ours stay; the key is replaced and can be taken away."""
     ticket = rig.got(
         labels=(("team", "ml"),),
         ssh_public_key="ssh-ed25519 AAAA me",
@@ -78,7 +78,7 @@ def test_labels_and_key_change_in_place(rig) -> None:
         ticket.handles[0], {"labels": {"team": "infra"}, "ssh_key": "ssh-ed25519 BBBB me"}
     )
     after = body()
-    assert {"team": "infra", **native.mark_labels(ticket.order.mark)} == after["labels"]
+    assert {"team": "infra", **native.owner_labels(ticket.order.label)} == after["labels"]
     items = {item["key"]: item["value"] for item in after["metadata"]["items"]}
     assert items["ssh-keys"] == "gpus:ssh-ed25519 BBBB me"
     assert "startup-script" in items

@@ -222,7 +222,7 @@ def test_the_network_is_the_default_one_or_the_wired_one() -> None:
 
 
 def test_labels_say_whose_it_is_and_cannot_be_overridden() -> None:
-    """The user's labels stand beside the four marks, which win."""
+    """The user's labels stand beside our four, which win."""
     labels = properties(labels=(("team", "ml"), ("gpus-owner", "someone")))["labels"]
     assert labels == {
         "team": "ml",

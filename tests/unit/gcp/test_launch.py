@@ -5,7 +5,7 @@ import json
 import pytest
 
 from providers.errors import HalfMade, NoCapacity
-from providers.model.machine import Mark
+from providers.model.machine import Label
 from providers.model.place import Scope
 from providers.rehearsal.clouds import gcp as standin
 from tests.unit.gcp.rig import A, B, candidate, order
@@ -38,7 +38,7 @@ def test_b10_each_family_is_had_as_ordered(rig, machine_type, gpu, count, capaci
     )
     assert ticket.placed == candidate(machine_type=machine_type, capacity=capacity)
     assert node.internal_ip and node.external_ip and node.created_at > 0
-    assert Mark("own1", "train", "gen1", "0123456789abcdef") == node.mark
+    assert Label("own1", "train", "gen1", "0123456789abcdef") == node.label
 
 
 def test_b11_reported_accelerators_are_no_change(rig) -> None:

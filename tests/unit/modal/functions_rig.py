@@ -8,7 +8,7 @@ import pytest
 
 from providers.adapters.modal import deployment
 from providers.engine.market.planning import plan
-from providers.model.machine import Handle, Mark, Order, Ticket
+from providers.model.machine import Handle, Label, Order, Ticket
 from providers.model.spec import Cluster, read_cluster
 from providers.rehearsal.clouds.modal.deployed import Deployed
 from tests.unit.modal.cloud import Cloud
@@ -50,7 +50,12 @@ def order(
         options=tuple(sorted(spec.options["modal"].items())), ttl_s=spec.ask().entries[0].ttl_s
     )
     return Order(
-        Mark("own", "x", "g1", "f1"), token, candidates[:size], (f"x-{token[:8]}-0",), setup, wait_s
+        Label("own", "x", "g1", "f1"),
+        token,
+        candidates[:size],
+        (f"x-{token[:8]}-0",),
+        setup,
+        wait_s,
     )
 
 

@@ -237,12 +237,12 @@ def test_drift_is_told_and_mended_in_place(cloud) -> None:
     assert adapter.observe([handle])[0].drift == "min_containers is 4 instead of 1"
     adapter.update(handle, {"service": ticket.order.setup, "fingerprint": "f1"})
     node = adapter.observe([handle])[0]
-    assert node.drift == "" and ticket.order.mark == node.mark
+    assert node.drift == "" and ticket.order.label == node.label
 
 
 def test_an_update_deploys_anew_in_place(cloud) -> None:
     """Another command and other bounds: one more publication of the same app, the same GPU list,
-    the new mark.
+    the new label.
     """
     adapter, ticket, handle = running(cloud, declared("service", gpu=["L4", "A10"]))
     before = function(cloud)[1].id
@@ -253,9 +253,9 @@ def test_an_update_deploys_anew_in_place(cloud) -> None:
     assert (before, 5, 2) == (row.id, row.settings()["max_containers"], len(data.ranked_functions))
     node = adapter.observe([handle])[0]
     tags = adapter.functions.apps.tags(handle.native_id)
-    assert (node.mark.fingerprint, node.drift, tags["team"]) == ("f2", "", "a")
+    assert (node.label.fingerprint, node.drift, tags["team"]) == ("f2", "", "a")
     adapter.relabel(handle, "g2")
-    assert adapter.observe([handle])[0].mark.generation == "g2"
+    assert adapter.observe([handle])[0].label.generation == "g2"
 
 
 def test_a_failed_redeployment_leaves_the_old_one_live(cloud) -> None:
@@ -265,7 +265,7 @@ def test_a_failed_redeployment_leaves_the_old_one_live(cloud) -> None:
     with pytest.raises(Unsupported):
         adapter.update(handle, {"service": ticket.order.setup, "fingerprint": "f2"})
     node = adapter.observe([handle])[0]
-    assert (node.status, node.mark.fingerprint) == ("running", "f1")
+    assert (node.status, node.label.fingerprint) == ("running", "f1")
 
 
 @pytest.mark.parametrize("kind", ["job", "service"])

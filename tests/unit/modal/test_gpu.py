@@ -8,7 +8,7 @@ import pytest
 
 from providers.adapters.modal import gpu, options, request
 from providers.errors import SpecError, Unsupported
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Label, Order, Setup
 from providers.model.offer import Candidate, Offer
 from tests.present import present
 
@@ -47,7 +47,7 @@ def order(
     generation="g1",
 ):
     return Order(
-        Mark("own1", cluster, generation, "fp"),
+        Label("own1", cluster, generation, "fp"),
         token,
         (chosen or candidate(),),
         (f"{cluster}-{token[:8]}-0",),
@@ -167,7 +167,7 @@ def test_options_read_a_command_line_and_a_list() -> None:
     assert options.read({"command": ["python", "x.py"]}).command == ("python", "x.py")
 
 
-def test_an_order_compiles_to_one_sandbox_that_bears_the_mark() -> None:
+def test_an_order_compiles_to_one_sandbox_that_carries_the_label() -> None:
     """Name, time limit, command and tags come from the order; without a ttl a sandbox gets Modal's
     longest life.
     """
@@ -184,7 +184,7 @@ def test_an_order_compiles_to_one_sandbox_that_bears_the_mark() -> None:
         "gpus-cluster": "train",
         "gpus-generation": "g1",
     }.items() <= wanted.tags.items()
-    assert Mark("own1", "train", "g1", "fp") == request.mark_of(wanted.tags)
+    assert Label("own1", "train", "g1", "fp") == request.label_of(wanted.tags)
     assert request.ordered_gpu(wanted.tags) == ("H100", 1, False)
     assert request.compile_order(order()).timeout_s == 86_400
     assert all(len(value) <= 63 for value in wanted.tags.values())

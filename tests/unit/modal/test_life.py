@@ -20,7 +20,7 @@ from providers.errors import (
     Transient,
     Unsupported,
 )
-from providers.model.machine import Handle, Mark, Setup
+from providers.model.machine import Handle, Label, Setup
 from providers.rehearsal.clouds import modal
 from providers.rehearsal.clouds.modal import console, service
 from tests.unit.modal.cloud import Cloud
@@ -64,7 +64,7 @@ def test_ordered_started_seen_deleted(cloud, adapter) -> None:
     assert (
         node.status, node.gpu_type, node.gpu_count, node.machine_type, node.region, node.capacity,
     ) == ("running", "H100", 8, "container-8", "any", "on-demand")  # fmt: skip
-    assert wanted.mark == node.mark and wanted.node_names[0] == node.name
+    assert wanted.label == node.label and wanted.node_names[0] == node.name
     assert f"modal shell {node.handle.native_id}" == node.login
     assert [node] == list(adapter.find("own1"))
     adapter.delete(node.handle)
@@ -345,7 +345,7 @@ def test_find_does_not_make_the_app(cloud, adapter) -> None:
 
 
 def test_relabel_and_labels(cloud, adapter) -> None:
-    """A new generation and new labels are written in place; the mark's other parts stay."""
+    """A new generation and new labels are written in place; the label's other parts stay."""
     (handle,) = started(
         cloud, adapter, order(setup=Setup(labels=(("team", "a"), ("old", "x"))))
     ).handles
@@ -353,7 +353,7 @@ def test_relabel_and_labels(cloud, adapter) -> None:
     adapter.update(handle, {"labels": {"team": "b"}})
     tags = adapter.client.tags(handle.native_id)
     assert (tags["team"], tags["gpus-generation"]) == ("b", "g2") and "old" not in tags
-    assert Mark("own1", "train", "g2", "fp") == adapter.observe([handle])[0].mark
+    assert Label("own1", "train", "g2", "fp") == adapter.observe([handle])[0].label
     assert (
         len(adapter.find("own1", "train", "g2")) == 1
         and list(adapter.find("own1", "train", "g1")) == []

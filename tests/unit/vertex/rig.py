@@ -5,7 +5,7 @@ from typing import Any
 from providers.adapters.gcp.vertex import MANIFEST
 from providers.adapters.gcp.vertex.options import Options, read
 from providers.engine.setup import start
-from providers.model.machine import Mark, Order, Setup
+from providers.model.machine import Label, Order, Setup
 from providers.model.offer import Candidate, Offer
 from providers.model.spec import read_cluster
 from tests.present import present
@@ -40,7 +40,7 @@ def order(
     setup = setup or Setup(
         ttl_s=3_600, labels=(("team", "blue"),), options=tuple(sorted(given.items()))
     )
-    return Order(Mark("o1", "train", "g1", "f1"), TOKEN, (chosen,), names, setup, wait_s)
+    return Order(Label("o1", "train", "g1", "f1"), TOKEN, (chosen,), names, setup, wait_s)
 
 
 def started(

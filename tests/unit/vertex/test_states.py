@@ -5,7 +5,7 @@ import pytest
 from providers.adapters.gcp.errors import Context
 from providers.adapters.gcp.vertex import errors, job
 from providers.errors import NoCapacity, QuotaExceeded, SpecError
-from providers.model.machine import Handle, Mark
+from providers.model.machine import Handle, Label
 from tests.unit.vertex.rig import candidate
 
 NAME = "projects/rehearsal/locations/us-central1/customJobs/123"
@@ -82,7 +82,7 @@ def test_what_each_state_means(found, status) -> None:
         made.region,
         made.kind,
     )
-    assert Mark("o1", "train", "g1", "f1") == made.mark
+    assert Label("o1", "train", "g1", "f1") == made.label
     assert (
         made.url
         == "https://console.cloud.google.com/logs/query;query=resource.type%3D%22ml_job%22%0Aresource.labels.job_id%3D%22123%22?project=rehearsal"

@@ -330,7 +330,7 @@ class Vertex(OwnAccount):
         context = Context("vertex: looking for jobs", self.client.project)
         found: list[Node] = []
         for job in self._everywhere(wanted, context):
-            if native.state(job) == native.CANCELLED or native.mark(job) is None:
+            if native.state(job) == native.CANCELLED or native.label(job) is None:
                 continue
             nodes = [
                 self._node(handle, job)
@@ -339,7 +339,8 @@ class Vertex(OwnAccount):
             found.extend(
                 node
                 for node in nodes
-                if not generation or (node.mark is not None and node.mark.generation == generation)
+                if not generation
+                or (node.label is not None and node.label.generation == generation)
             )
         return found
 

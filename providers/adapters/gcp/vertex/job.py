@@ -28,7 +28,7 @@ from providers.model.machine import (
     STOPPED,
     STOPPING,
     Handle,
-    Mark,
+    Label,
     Node,
 )
 from providers.model.place import Scope
@@ -99,12 +99,12 @@ def body(order: Order) -> dict[str, Any]:
         spec["network"] = options.network
     if options.output:
         spec["baseOutputDirectory"] = {"outputUriPrefix": options.output}
-    mark = order.mark
+    label = order.label
     labels = {
-        OWNER: mark.owner,
-        CLUSTER: mark.cluster,
-        GENERATION: mark.generation,
-        FINGERPRINT: mark.fingerprint,
+        OWNER: label.owner,
+        CLUSTER: label.cluster,
+        GENERATION: label.generation,
+        FINGERPRINT: label.fingerprint,
         ORDER: order.token,
     }
     return {
@@ -265,12 +265,12 @@ def status(job: Mapping[str, Any]) -> tuple[str, str]:
     return FAILED, said
 
 
-def mark(job: Mapping[str, Any]) -> Mark | None:
-    """Whose it is, by its labels; None for a job that bears no owner."""
+def label(job: Mapping[str, Any]) -> Label | None:
+    """Whose it is, by its labels; None for a job that carries no owner."""
     labels = job.get("labels") or {}
     if not labels.get(OWNER):
         return None
-    return Mark(*(str(labels.get(key, "")) for key in (OWNER, CLUSTER, GENERATION, FINGERPRINT)))
+    return Label(*(str(labels.get(key, "")) for key in (OWNER, CLUSTER, GENERATION, FINGERPRINT)))
 
 
 def node(handle: Handle, job: Mapping[str, Any]) -> Node:
@@ -283,7 +283,7 @@ def node(handle: Handle, job: Mapping[str, Any]) -> Node:
         handle=handle,
         name=f"{job.get('displayName', '')}-{index}",
         status=word,
-        mark=mark(job),
+        label=label(job),
         region=region,
         machine_type=str(machine.get("machineType", "")),
         gpu_type=GPU_OF.get(kind, kind),

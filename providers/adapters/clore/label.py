@@ -1,12 +1,12 @@
-"""The mark on an order. Owns the two port numbers that say whose an order is; pure, imports nothing
-of the package.
+"""Our label on an order. Owns the two port numbers that say whose an order is; pure, imports
+nothing of the package.
 
-Clore has no labels and no request ids. What an order does get back, in `my_orders`, is its port
-map: so two container ports that nobody listens on are asked for, and their numbers are the mark.
-The first is made from the owner; the second repeats a check of the first, so that ports somebody
-happens to use are not taken for a mark, and adds the cluster. That the service takes and returns
-such ports is unverified live; the local memory (`memory.py`) is the full record, and the mark what
-another machine has.
+Clore has no labels of its own and no request ids. What an order does get back, in `my_orders`, is
+its port map: so two container ports that nobody listens on are asked for, and their numbers are the
+label. The first is made from the owner. The second repeats a check of the first, so that ports
+somebody happens to use are not taken for a label, and adds the cluster. That the service takes and
+returns such ports is unverified live. The local memory (`memory.py`) is the full record, and the
+label what another machine has.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def ports(owner: str, cluster: str) -> tuple[int, int]:
     return first, _second(first, owner, cluster)
 
 
-def is_mark(found: Iterable[int]) -> bool:
-    """True when the ports hold a mark of this product, whoever its owner is. By chance: about one
+def is_label(found: Iterable[int]) -> bool:
+    """True when the ports hold a label of this product, whoever its owner is. By chance: about one
     pair in 64.
     """
     return _pair(found) is not None
 
 
 def belongs(found: Iterable[int], owner: str, cluster: str = "") -> bool:
-    """True when the ports bear this owner's mark, and this cluster's where one is named."""
+    """True when the ports carry this owner's label, and this cluster's where one is named."""
     pair = _pair(found)
     if pair is None or pair[0] != ports(owner, "")[0]:
         return False
@@ -50,7 +50,7 @@ def _second(first: int, owner: str, cluster: str) -> int:
 
 
 def _pair(found: Iterable[int]) -> tuple[int, int] | None:
-    """The mark among an order's ports; ports that the user asked for may stand beside it."""
+    """The label among an order's ports; ports that the user asked for may stand beside it."""
     listed = set(found)
     for first in sorted(port for port in listed if _FIRST <= port < _FIRST + _SIZE):
         base = _SECOND + (_digest(f"check {first}") % 64) * 256
