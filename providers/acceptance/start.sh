@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs a Python program with the first python3 here that has PyTorch, else with any.
-: "${program:?}" "${mode:?}"
+: "${program:?}" "${words:?}" "${fabric:?}"
 
 has_torch() { "$1" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))'; }
 
@@ -19,4 +19,15 @@ if [ -z "$any" ]; then
   echo 'no Python 3.8 or newer is on this machine' >&2
   exit 127
 fi
-exec "$any" -c "$program" "$mode"
+# Between machines NCCL needs its plugin; inside one it does without.
+case "$words" in
+  *' '*)
+    eval "$fabric"
+    use_fabric
+    if [ -n "$fabric_path" ]; then
+      export LD_LIBRARY_PATH="$fabric_path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    fi
+    ;;
+esac
+# shellcheck disable=SC2086 # several plain words
+exec "$any" -c "$program" $words

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from providers.errors import CloudError, Problem
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
+    from providers.model.fabric import Fabric
     from providers.model.host import Host
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
@@ -329,6 +330,10 @@ class Limits(NamedTuple):
     unreachable: Callable[[Placement, Setup], str] | None = None
     """Why the cluster's own key cannot log in from here to a machine of this placement; empty where
     it can. The machine is then ready when its cloud says so, and a line says this.
+    """
+    fabric: Callable[[Placement, Setup], Fabric | None] | None = None
+    """The network beside TCP between the nodes of this placement, `Setup.options` the provider's
+    own section; None where the machine type has none. Pure.
     """
     shut: Callable[[Setup], str] | None = None
     """Why a service here is not reached from everywhere though it is declared public; empty where

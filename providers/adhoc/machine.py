@@ -10,12 +10,12 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.engine.readiness.acceptance import measured
+from providers.engine.readiness.acceptance import fabric_of, measured, measured_between
 from providers.engine.record import HEALTHY
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import pause
 from providers.errors import CloudError, GpusError
-from providers.model.machine import GONE, PREEMPTED, RUNNING
+from providers.model.machine import GONE, PREEMPTED, RUNNING, Setup
 from providers.model.money import per_hour, usd
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL, StandInProbe
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
+    from providers.model.fabric import Fabric
     from providers.model.machine import Node
     from providers.remote.line import Line
     from providers.remote.probe import Probe
@@ -184,6 +185,25 @@ class AsyncMachine:
         """
         self._line(node)  # says why there is no way in
         return await measured(self._probe, self._node(node), mode)
+
+    async def measured_between(
+        self, mode: str
+    ) -> tuple[Sequence[Mapping[str, Any]], Fabric | None]:
+        """What all of its machines measure together of what is between them, and what their plan
+        promised there, for `acceptance.between.judge`. Raises GpusError where no answer comes.
+        """
+        nodes = [self._node(number) for number in range(len(self.record.machines))]
+        self._line(0)  # says why there is no way in
+        fabric = fabric_of(self._world, self.record.placement, self._setup())
+        return await measured_between([self._probe] * len(nodes), nodes, mode, fabric), fabric
+
+    def _setup(self) -> Setup:
+        """The setup that it was ordered with; the usual one where this machine did not order it."""
+        entries = self._world.journal.orders(
+            self._world.name, self.record.owner, self.record.cluster
+        )
+        known = {*self.record.handles}
+        return next((each.order.setup for each in entries if known & {*each.handles}), Setup())
 
     async def put(
         self, local: str | os.PathLike[str], remote: str | None = None, *, node: int = 0

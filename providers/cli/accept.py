@@ -17,8 +17,8 @@ _STYLES = {"ok": "green", "poor": "yellow", "wrong": "red", "unknown": "dim"}
 
 
 def accept(options: argparse.Namespace) -> int:
-    """Measures every machine of a cluster, or this one where no name is given; 0, or 1 where one
-    does not pass.
+    """Measures every machine of a cluster and what is between them, or this one where no name is
+    given; 0, or 1 where something does not pass.
     """
     from providers.acceptance.program import FULL, QUICK
 
@@ -59,6 +59,7 @@ def _ordered(gpu: str | None) -> tuple[str, int]:
 
 
 def _there(options: argparse.Namespace, mode: str) -> list[tuple[str, Mapping[str, Any], Verdict]]:
+    from providers.acceptance.between import judge as together
     from providers.acceptance.judge import judge
     from providers.adhoc.sync import portal
     from providers.cli.adhoc import one
@@ -73,6 +74,10 @@ def _there(options: argparse.Namespace, mode: str) -> list[tuple[str, Mapping[st
         answer = portal().run(machine.inner.measured(mode, number))
         title = f"{options.name}-{number}" if len(record.machines) > 1 else options.name
         found.append((title, answer, judge(answer, sold.gpu_type, sold.gpu_count)))
+    if len(which) > 1:
+        answers, fabric = portal().run(machine.inner.measured_between(mode))
+        joined = {**answers[0], "between": [answer.get("between") for answer in answers]}
+        found.append((f"{options.name}, between its machines", joined, together(answers, fabric)))
     return found
 
 

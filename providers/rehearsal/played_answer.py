@@ -2,7 +2,7 @@
 
 Owns the played answer. It is a sound machine with the cards that the stand-in's `nvidia-smi` shows,
 unless the scenario says otherwise (`gpus rehearse fault clore node.accept relabelled --set
-name=RTX-3090`; `tcp-links`).
+name=RTX-3090`; `tcp-links`, `tcp-between`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from providers.catalog.hardware import DTYPES, hardware
 from providers.errors import GpusError
 from providers.home import private, private_folder
 from providers.rehearsal.node import LABEL
-from providers.rehearsal.scenario import NODE_ACCEPT, RELABELLED
+from providers.rehearsal.scenario import NODE_ACCEPT, RELABELLED, TCP_BETWEEN, TCP_LINKS
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from providers.model.fabric import Fabric
     from providers.model.machine import Node
     from providers.rehearsal.node import StandInProbe
 
@@ -28,6 +30,12 @@ _KEPT = "measured-as.json"
 _TCP_GB_S = 1.2
 _REACHED = 0.8
 """Of its sheet: what a sound card is played to reach."""
+_PLAYED: dict[str, tuple[str, str, str | float]] = {
+    RELABELLED: ("name", "name", "T4"),
+    TCP_LINKS: ("gb_s", "gb_s", _TCP_GB_S),
+    TCP_BETWEEN: ("between_gb_s", "gb_s", _TCP_GB_S),
+}
+"""Fault → (what is not as it seems, the fault's setting that says how, its default)."""
 _CARDS = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
 
 
@@ -60,21 +68,55 @@ async def answer(probe: StandInProbe, node: Node, mode: str) -> Mapping[str, Any
     }
 
 
+def between(
+    probe: StandInProbe, nodes: Sequence[Node], mode: str, fabric: Fabric | None
+) -> Sequence[Mapping[str, Any]]:
+    """What several machines would print of the network between them: that which was promised,
+    unless one of them is slower than it seems. `answer` was asked before.
+    """
+    slow = next((rate for node in nodes if (rate := _known(probe, node).get("between_gb_s"))), None)
+    promised = fabric is not None and fabric.promised and slow is None
+    rate = slow or (_REACHED * (fabric.gbit_s if promised and fabric else 0) / 8) or _TCP_GB_S
+    return [
+        {
+            "schema": 1,
+            "mode": mode,
+            "stand_in": f"{LABEL}: nothing is measured, the figures are played",
+            "errors": {},
+            "between": {
+                "nodes": len(nodes),
+                "rank": rank,
+                "went": [fabric.name if promised and fabric else "Socket"],
+                "all_reduce": [{"bytes": 256 << 20, "bus_gb_s": rate}],
+            },
+        }
+        for rank in range(len(nodes))
+    ]
+
+
 def _truth(probe: StandInProbe, node: Node) -> Mapping[str, Any]:
     """What is not as it seems, where the scenario says so: from then on, a machine does not change
     by being measured.
     """
-    kept = probe.stand_in(node).folder / "bin" / _KEPT
-    known: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    kept, known = _file(probe, node), _known(probe, node)
     fault = probe.store.take_fault(
         node.handle.provider, NODE_ACCEPT, (node.region, node.zone), (node.machine_type,)
     )
     if fault is not None:
-        what, usual = ("name", "T4") if fault.kind == RELABELLED else ("gb_s", _TCP_GB_S)
-        known[what] = fault.settings.get(what, usual)
+        what, setting, usual = _PLAYED[fault.kind]
+        known[what] = fault.settings.get(setting, usual)
         private_folder(kept.parent)
         private(kept).write_text(json.dumps(known), encoding="utf-8")
     return known
+
+
+def _file(probe: StandInProbe, node: Node) -> Path:
+    return probe.stand_in(node).folder / "bin" / _KEPT
+
+
+def _known(probe: StandInProbe, node: Node) -> dict[str, Any]:
+    kept = _file(probe, node)
+    return json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
 
 
 def _speeds(name: str) -> dict[str, Any]:

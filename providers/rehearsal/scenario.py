@@ -59,6 +59,10 @@ FAULTS = {
         "of node.accept: NCCL's all-reduce on a stand-in node goes, from then on, at `gb_s` GB/s"
         " (default 1.2) on the bus, as over TCP"
     ),
+    "tcp-between": (
+        "of node.accept: NCCL's all-reduce between stand-in nodes goes, from then on, over TCP, at"
+        " `gb_s` GB/s (default 1.2) on the bus, whatever network was paid for"
+    ),
     "relabelled": (
         "of node.accept: the cards of a stand-in node are, from then on, as fast as the model"
         " `name` (default T4), whatever they say they are"
@@ -67,11 +71,11 @@ FAULTS = {
 """The kinds of fault and what each does; the words in backquotes are its settings."""
 NODE_LOOK, NODE_WORK, NODE_ACCEPT = "node.look", "node.work", "node.accept"
 JOB_FAILS = "job-fails"
-RELABELLED, TCP_LINKS = "relabelled", "tcp-links"
+RELABELLED, TCP_LINKS, TCP_BETWEEN = "relabelled", "tcp-links", "tcp-between"
 NODE_LOOKS = (NODE_LOOK, NODE_ACCEPT)
 NODE_FAULTS = {
     **dict.fromkeys(("port-closed", "no-driver", "start-up-failed", "wrong-gpus"), NODE_LOOK),
-    **dict.fromkeys((RELABELLED, TCP_LINKS), NODE_ACCEPT),
+    **dict.fromkeys((RELABELLED, TCP_LINKS, TCP_BETWEEN), NODE_ACCEPT),
 }
 """What a stand-in node can be like, and the name of the look that finds it so. A cloud's own calls
 are other methods.

@@ -14,6 +14,7 @@ from providers.errors import AllFailed, SpecError
 from providers.model.spec import read_cluster
 from tests.engine.test_what_has_ended import MACHINE, Rig
 
+EFA = {"gpu": "H100:1", "nodes": 2, "providers": ["aws"], "ttl": "2h"}
 CLORE = {"gpu": "RTX-4090:1", "providers": ["clore"], "ttl": "2h"}
 
 
@@ -69,7 +70,11 @@ def test_on_a_terminal_colours_are_drawn_and_not_shown_as_escapes(rig, monkeypat
 def test_every_machine_of_a_cluster_is_measured_and_one_can_be_chosen(rig) -> None:
     rig.create({**MACHINE, "nodes": 2})
     _, out, _ = rig.gpus("accept", "t", "--json")
-    assert [each["machine"] for each in json.loads(out)] == ["t-0", "t-1"]
+    assert [each["machine"] for each in json.loads(out)] == [
+        "t-0",
+        "t-1",
+        "t, between its machines",
+    ]
     _, out, _ = rig.gpus("accept", "t", "--json", "--node", "1")
     assert [each["machine"] for each in json.loads(out)] == ["t-1"]
 
@@ -112,6 +117,35 @@ def test_an_all_reduce_at_tcp_speed_is_degraded_and_the_next_place_is_taken(rig)
     assert record.attempts[-1].outcome == "acquired" and record.status == "running"
     blocks = [each for each in rig.world.journal.blocks("rehearsal") if "slower" in each.reason]
     assert blocks and all(each.until - rig.world.clock.now() <= 600 for each in blocks)
+
+
+def test_an_all_reduce_over_tcp_where_efa_was_paid_for_ends_on_the_next_place(rig) -> None:
+    """Each machine passes by itself; what is between them is not what was sold."""
+    rig.gpus(*"rehearse fault aws node.accept tcp-between".split())
+    record = created(rig, EFA)
+    first, last = record.attempts[0], record.attempts[-1]
+    assert (first.outcome, last.outcome) == ("NotWhatWasSold", "acquired")
+    assert "2 machines not what was sold: the all-reduce between nodes goes over TCP" in (
+        first.message
+    )
+    assert "where EFA 100 Gbit/s was paid for" in first.message
+    assert record.placement.zone != first.zones[0] and len(record.machines) == 2
+    assert any("accepted: bf16" in text and "between nodes EFA" in text for text in rig.said)
+    blocks = [each for each in rig.world.journal.blocks("rehearsal") if "another" in each.reason]
+    assert len(blocks) == 1 and blocks[0].until - rig.world.clock.now() <= 600
+
+
+def test_what_is_between_the_machines_of_a_cluster_is_measured_by_command(rig) -> None:
+    """A network that the plan did not promise is not missed."""
+    rig.create({**EFA, "options": {"aws": {"efa": False}}})
+    code, out, _ = rig.gpus("accept", "t")
+    assert code == 0 and out.splitlines()[-1] == "t, between its machines: pass"
+    rig.gpus(*"rehearse fault aws node.accept tcp-between".split())
+    code, out, _ = rig.gpus("accept", "t", "--json")
+    found = json.loads(out)
+    assert code == 0 and found[-1]["verdict"] == "pass"
+    assert found[-1]["checks"][0]["expected"] == "TCP only: options.aws.efa is false"
+    assert [each["went"] for each in found[-1]["measured"]["between"]] == [["Socket"]] * 2
 
 
 def test_two_failures_in_a_row_end_the_buying_at_a_cloud(rig) -> None:

@@ -14,38 +14,52 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from providers.acceptance.on_node import cuda, driver, host, tensor
+from providers.acceptance.on_node import between, cuda, driver, host, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PREFIX = "gpus-acceptance "
+TOLD = "gpus-between "
+"""Begins the line by which the first of several machines tells what the others need."""
 SCHEMA = 1
 LIMIT_S = {"quick": 90.0, "full": 300.0}
+BETWEEN_S = {"quick": 60.0, "full": 120.0}
 SOAK_S = 60.0
 WATCH_S = 0.5
 
 
-def main(mode: str) -> None:
-    """Looks, measures, prints, and ends this process."""
+def main(mode: str, *words: str) -> None:
+    """Looks, measures, prints, and ends this process. With `words` (see `between`) it measures only
+    what is between this machine and others.
+    """
     found: dict[str, Any] = {"schema": SCHEMA, "mode": mode, "errors": {}}
+    limit_s = BETWEEN_S[mode] if words else LIMIT_S[mode]
     began = time.monotonic()
-    work = threading.Thread(target=_look, args=(found, mode), daemon=True)
+    work = threading.Thread(target=_look, args=(found, mode, words), daemon=True)
     work.start()
-    work.join(LIMIT_S[mode])
+    work.join(limit_s)
     if work.is_alive():
-        found["errors"][str(found.get("step"))] = f"did not finish within {LIMIT_S[mode]:.0f} s"
+        found["errors"][str(found.get("step"))] = f"did not finish within {limit_s:.0f} s"
     found.pop("step", None)
+    between.close(found)
     found["seconds"] = round(time.monotonic() - began, 1)
-    sys.stdout.write("\n" + PREFIX + json.dumps(found) + "\n")
-    sys.stdout.flush()
+    _print(PREFIX + json.dumps(found))
     # A thread that hangs in the driver would keep the process.
     os._exit(0)
 
 
-def _look(found: dict[str, Any], mode: str) -> None:
+def _print(line: str) -> None:
+    sys.stdout.write("\n" + line + "\n")
+    sys.stdout.flush()
+
+
+def _look(found: dict[str, Any], mode: str, words: tuple[str, ...]) -> None:
     try:
-        _measure(found, mode)
+        if words:
+            between.measure(found, words, mode, lambda told: _print(TOLD + told))
+        else:
+            _measure(found, mode)
     except Exception as error:
         found["errors"][str(found.get("step"))] = f"{type(error).__name__}: {error}"
 

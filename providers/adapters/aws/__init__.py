@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter
+    from providers.model.fabric import Fabric
     from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
@@ -159,6 +160,13 @@ def unreachable(placed: Placement, setup: Setup) -> str:
     return why(placed, setup)
 
 
+def fabric(placed: Placement, setup: Setup) -> Fabric | None:
+    """See `providers.adapters.aws.demands`."""
+    from providers.adapters.aws.demands import fabric as between
+
+    return between(placed, setup)
+
+
 def reference(text: str) -> str:
     """See `providers.adapters.aws.secrets`."""
     from providers.adapters.aws.secrets import reference as wanted
@@ -201,6 +209,13 @@ MANIFEST = Manifest(
         reference=reference,
     ),
     pricing=Pricing(notes=notes_for),
-    limits=Limits(fits=fits, unreachable=unreachable, shut=shut, host=host_of, closed=closed),
+    limits=Limits(
+        fits=fits,
+        unreachable=unreachable,
+        fabric=fabric,
+        shut=shut,
+        host=host_of,
+        closed=closed,
+    ),
     programs=Programs(ends_itself="shutdown -h now"),
 )

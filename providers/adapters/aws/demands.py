@@ -11,6 +11,7 @@ from providers.adapters.aws.options import read as read_options
 from providers.adapters.aws.region_facts import Around, options_of, subnet_of
 from providers.errors import NotEnabled, Unsupported
 from providers.model.ask import SPOT
+from providers.model.fabric import Fabric
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -36,6 +37,23 @@ def unreachable(placed: Placement, setup: Setup) -> str:
         "EC2 gives no public address to a machine with several network cards"
         if many and efa and placed.nodes > 1
         else ""
+    )
+
+
+def fabric(placed: Placement, setup: Setup) -> Fabric | None:
+    """EFA between the nodes of a placement; None where the type has none. Pure.
+
+    The default image brings the driver, libfabric and NCCL's plugin (AWS DLAMI release notes, base
+    image for Ubuntu 22.04, 2026-07-27: `efa_version`, `ofi_nccl_version`).
+    """
+    if placed.nodes < 2 or not machines.efa_cards(placed.machine_type):
+        return None
+    options = read_options(dict(setup.options))
+    return Fabric(
+        "EFA",
+        machines.EFA_GBIT_S.get(placed.machine_type, 0),
+        "options.aws.efa is false" if options.efa is False else "",
+        "EFA's driver and aws-ofi-nccl" if options.ami or options.ami_ssm_parameter else "",
     )
 
 

@@ -85,6 +85,20 @@ TYPES: dict[str, Type] = {
     "p6-b300.48xlarge": Type("B300", 8, 192, 4096, 16),
 }
 
+EFA_GBIT_S = {
+    "p3dn.24xlarge": 100,
+    "p4d.24xlarge": 400,
+    "p4de.24xlarge": 400,
+    "p5.4xlarge": 100,
+    "p5.48xlarge": 3_200,
+    "p5e.48xlarge": 3_200,
+    "p5en.48xlarge": 3_200,
+    "p6-b200.48xlarge": 3_200,
+    "p6-b300.48xlarge": 6_400,
+}
+"""What all EFA interfaces of a type reach together in one direction (EC2's description of types and
+Amazon's page on accelerated computing instances, 2026-10). Others share the type's ordinary rate.
+"""
 ARM_FAMILIES = frozenset({"g5g"})
 PROPRIETARY_DRIVER = frozenset({"p3dn"})
 """Volta has no open kernel module: the default image's driver does not run it (NVIDIA; the Deep

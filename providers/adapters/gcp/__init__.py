@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter, NetworkRequest
+    from providers.model.fabric import Fabric
     from providers.model.host import Host
     from providers.model.machine import Node, Setup
     from providers.model.offer import Candidate
@@ -103,6 +104,14 @@ def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     from providers.adapters.gcp.notes import notes as told
 
     return told(candidate, setup)
+
+
+def fabric_of(placed: Placement, setup: Setup) -> Fabric | None:
+    """See `providers.adapters.gcp.between_nodes`."""
+    from providers.adapters.gcp.between_nodes import between
+    from providers.adapters.gcp.options import read
+
+    return between(placed, read(dict(setup.options)))
 
 
 def together(candidates: Sequence[Candidate], section: Mapping[str, object]) -> int:
@@ -227,7 +236,14 @@ MANIFEST = Manifest(
         reference=reference,
     ),
     pricing=Pricing(notes=notes_for),
-    limits=Limits(together=together, fits=fits, unreachable=unreachable, shut=shut, host=host_of),
+    limits=Limits(
+        together=together,
+        fits=fits,
+        unreachable=unreachable,
+        fabric=fabric_of,
+        shut=shut,
+        host=host_of,
+    ),
     console=Console(ssh=ssh),
     declare_network=declare_network,
     programs=Programs(ends_itself="shutdown -h now", options=("container",)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.gcp import fabric, machines
+from providers.adapters.gcp import between_nodes, fabric, machines
 from providers.adapters.gcp.grouping import INSERT, REGIONAL, ZONAL
 from providers.adapters.gcp.host import DEFAULT_DISK_GIB
 from providers.adapters.gcp.machine_metadata import metadata_of
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from providers.model.machine import Label, Order, Setup
     from providers.model.offer import Candidate
+    from providers.model.placement import Placement
 
 
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
@@ -227,7 +228,7 @@ def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
 
 
 def _disks(
-    setup: Setup, candidate: Candidate, options: Options, labels: dict[str, str], prefix: str
+    order: Order, candidate: Candidate, options: Options, labels: dict[str, str], prefix: str
 ) -> list[dict[str, Any]]:
     family = machines.family(candidate.machine_type)
     disk_type = (
@@ -239,8 +240,8 @@ def _disks(
         "type": "PERSISTENT",
         "initializeParams": {
             "diskType": f"{prefix}{disk_type}",
-            "diskSizeGb": str(setup.disk_gib or DEFAULT_DISK_GIB),
-            "sourceImage": options.source_image(arm=family.arm),
+            "diskSizeGb": str(order.setup.disk_gib or DEFAULT_DISK_GIB),
+            "sourceImage": between_nodes.source_image(_among(order, candidate), options),
             "labels": labels,
         },
     }
@@ -252,6 +253,11 @@ def _disks(
         "initializeParams": {"diskType": f"{prefix}local-ssd"},
     }
     return [boot, *({**scratch} for _ in range(count))]
+
+
+def _among(order: Order, candidate: Candidate) -> Placement:
+    """The placement of the whole cluster, with the machines that the order joins."""
+    return candidate.placement._replace(nodes=len(order.node_names) + len(order.joins))
 
 
 def partial(link: str) -> str:
@@ -305,11 +311,14 @@ def _properties(
     labels = {**dict(setup.labels), **owner_labels(order.label)}
     wiring = dict(setup.network)
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
-    metadata = metadata_of(setup, options, alone=len(order.node_names) + len(order.joins) == 1)
+    cluster = _among(order, candidate)
+    metadata = metadata_of(
+        setup, options, alone=cluster.nodes == 1, rdma=between_nodes.by_rdma(cluster, options)
+    )
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,
         "labels": labels,
-        "disks": _disks(setup, candidate, options, labels, ""),
+        "disks": _disks(order, candidate, options, labels, ""),
         "networkInterfaces": _interfaces(setup, candidate, options),
         "scheduling": scheduling(order, options, bound=bound),
         "reservationAffinity": reservation_affinity(candidate),
@@ -349,9 +358,7 @@ def _instance(order: Order, candidate: Candidate, options: Options) -> dict[str,
     body = _properties(order, candidate, options)
     body["name"] = order.node_names[0]
     body["machineType"] = f"zones/{zone}/machineTypes/{candidate.machine_type}"
-    body["disks"] = _disks(
-        order.setup, candidate, options, body["labels"], f"zones/{zone}/diskTypes/"
-    )
+    body["disks"] = _disks(order, candidate, options, body["labels"], f"zones/{zone}/diskTypes/")
     for accelerator in body.get("guestAccelerators", ()):
         accelerator["acceleratorType"] = (
             f"zones/{zone}/acceleratorTypes/{accelerator['acceleratorType']}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.gcp import lookup, machine_metadata
+from providers.adapters.gcp import between_nodes, lookup, machine_metadata
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp.errors import PROVIDER, Context, from_operation
 from providers.errors import Transient
@@ -102,7 +102,9 @@ def edit_script(
             (str(item.get("value", "")) for item in items if item.get("key") == "startup-script"),
             "",
         )
-        script = machine_metadata.start_up(setup._replace(idle_s=idle.limit_s(present)))
+        script = machine_metadata.start_up(
+            setup._replace(idle_s=idle.limit_s(present)), rdma=between_nodes.GIB in present
+        )
         kept = [item for item in items if item.get("key") != "startup-script"]
         return [*kept, {"key": "startup-script", "value": script}] if script else kept
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import keep_status, too_large
+from providers.adapters.gcp import between_nodes
 from providers.adapters.gcp import secrets as secret
 from providers.adapters.gcp.options import Options
 from providers.adapters.gcp.options import read as read_options
@@ -58,14 +59,15 @@ def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()
     return keep_status() + program
 
 
-def start_up(setup: Setup, options: Options | None = None) -> str:
+def start_up(setup: Setup, options: Options | None = None, *, rdma: bool = False) -> str:
     """All that a machine runs at each boot: one program after the other, whatever became of those
-    before it. Empty for nothing.
+    before it. `rdma`: among several with such a network between them. Empty for nothing.
     """
     container = (options or read_options(dict(setup.options))).container
     secrets = referred(setup.secrets)
     programs = (
         idle.script(setup.idle_s) if setup.idle_s else "",
+        between_nodes.installing() if rdma else "",
         start_up_script(container, secrets) if container or secrets else "",
         "" if container else setup.script,
     )
@@ -93,13 +95,15 @@ def fits(section: Mapping[str, object], setup: Setup) -> list[Problem]:
     return [problem for problem in found if problem is not None]
 
 
-def metadata_of(setup: Setup, options: Options, *, alone: bool = True) -> dict[str, str]:
+def metadata_of(
+    setup: Setup, options: Options, *, alone: bool = True, rdma: bool = False
+) -> dict[str, str]:
     """What the machine is told at its start, by key. One of several (not `alone`) has no idle
     timer: it cannot see whether the others work.
     """
     found: dict[str, str] = {}
     if keys := ssh_keys(setup.ssh_user, setup.ssh_public_key, setup.own_public_key):
         found["ssh-keys"] = keys
-    if script := start_up(setup if alone else setup._replace(idle_s=0), options):
+    if script := start_up(setup if alone else setup._replace(idle_s=0), options, rdma=rdma):
         found["startup-script"] = script
     return found

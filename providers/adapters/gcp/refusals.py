@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.gcp import machines
+from providers.adapters.gcp import between_nodes
 from providers.adapters.gcp.errors import PROVIDER, Context, quota_exceeded
 from providers.adapters.gcp.options import read as read_options
 from providers.errors import CloudError, NotConfigured, QuotaExceeded, Unsupported
@@ -70,7 +70,8 @@ def _missing(client: Client, order: Order) -> str | None:
     or the image. None when both are there.
     """
     project, options = client.project, read_options(dict(order.setup.options))
-    named = options.source_image(arm=machines.family(order.candidates[0].machine_type).arm)
+    first, nodes = order.candidates[0].placement, len(order.node_names) + len(order.joins)
+    named = between_nodes.source_image(first._replace(nodes=nodes), options)
     owner, image = named.removeprefix("projects/").split("/global/images/")
     family = image.removeprefix("family/")
     context = Context(f"gcp {project}: looking for what the order names", project)

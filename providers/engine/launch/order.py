@@ -340,7 +340,14 @@ class Purchase:
                 raise _LateError(ticket)
             nodes = ready
             if self.accept != OFF and not await accepted(
-                self.world, placed, ticket.handles, nodes, self.probe, self.accept, self.stop
+                self.world,
+                placed,
+                ticket.handles,
+                nodes,
+                self.probe,
+                self.accept,
+                order.setup,
+                self.stop,
             ):
                 raise _LateError(ticket)
         if order.setup.script_digest:

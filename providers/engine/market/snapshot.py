@@ -64,6 +64,7 @@ class Market(NamedTuple):
                     )
             host = hosted(ask.entries[candidate.entry], candidate.provider, candidate.machine_type)
             lines += [host.note] if host is not None and host.note else []
+            lines += between(candidate, self.manifests.get(candidate.provider), known)
             able = self.capabilities.get(candidate.provider)
             if able is not None:
                 lines += (
@@ -86,6 +87,18 @@ class Market(NamedTuple):
             closed=why_unreachable(ask, known),
             hosted=hosted,
         )
+
+
+def between(candidate: Candidate, manifest: Manifest | None, setup: Setup) -> Sequence[str]:
+    """What carries the data between several machines of a place; nothing for one alone."""
+    if candidate.nodes < 2 or manifest is None or manifest.limits.fabric is None:
+        return ()
+    from providers.model.fabric import between_nodes
+
+    section = dict(setup.options).get(candidate.provider)
+    options = tuple(sorted(section.items())) if isinstance(section, dict) else ()
+    own = setup._replace(options=options)
+    return (between_nodes(manifest.limits.fabric(candidate.placement, own)),)
 
 
 def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | None:
