@@ -40,9 +40,12 @@ def start(
     expose: str,
     manifest: Manifest | None,
     section: Mapping[str, object],
+    *,
+    gated: bool = False,
 ) -> StartPlan | None:
     """What is started on so many of this GPU at this provider; None where nothing is declared to
-    run, or not at boot.
+    run, or not at boot. `gated`: it waits until the machine is accepted, where the engine can say
+    so.
 
     Raises SpecError where a recipe can't do it.
     """
@@ -69,7 +72,9 @@ def start(
         watched = ask.kind not in manifest.capabilities.kinds or ask.kind == "machine"
         return StartPlan(
             made,
-            manifest.programs.runs(made, script(made, inside=True), ask.kind, section),
+            manifest.programs.runs(
+                made, script(made, inside=True, gated=gated and watched), ask.kind, section
+            ),
             watched=watched,
         )
     return StartPlan(
@@ -79,6 +84,7 @@ def start(
             made,
             release="" if manifest is None else manifest.programs.ends_itself,
             lent=manifest is not None and manifest.capabilities.owned,
+            gated=gated,
         ),
     )
 
@@ -114,7 +120,14 @@ def nominal(ask: Ask, setup: Setup, manifest: Manifest) -> Setup:
     section: dict[str, object] = dict(found) if isinstance(found, dict) else {}
     entry = ask.entries[0]
     begun = start(
-        ask, entry, next(iter(types(entry)), ""), entry.gpu_count, setup.expose, manifest, section
+        ask,
+        entry,
+        next(iter(types(entry)), ""),
+        entry.gpu_count,
+        setup.expose,
+        manifest,
+        section,
+        gated=setup.gated,
     )
     kept = ask.workload.checkpoint if ask.workload is not None else None
     known = setup._replace(

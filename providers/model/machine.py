@@ -186,6 +186,8 @@ class Setup(NamedTuple):
     """The registry that its machines sign in to as themselves; empty for none."""
     workdir: str = ""
     """The digest of the folder that its machines are sent; nothing where none is declared."""
+    gated: bool = False
+    """What is declared to run waits until its machines are accepted: they are measured first."""
 
 
 class Order(NamedTuple):

@@ -114,6 +114,7 @@ class Cluster(ClusterFields):
             mounts=() if work is None else work.mounts,
             signs_in_to=registry.host if registry is not None and not registry.username else "",
             workdir=self._workdir,
+            gated=work is not None and self.accept != "off",
         )
 
     @property

@@ -177,8 +177,8 @@ def _accept(cluster: ClusterFields) -> list[Problem]:
     """What cannot be measured before it is used, or at all."""
     if cluster.accept == "off":
         return []
-    if cluster.kind != "machine" or cluster.workload is not None:
-        wanted = "off where something runs from the start: it would be measured with it"
+    if cluster.kind != "machine" and cluster.workload is None:
+        wanted = "off where a provider starts what its options say: it would be measured with it"
     elif cluster.ready == "running":
         wanted = "off with `ready: running`: it is measured by login"
     else:

@@ -10,9 +10,15 @@ import sys
 import pytest
 
 from providers.engine import operations
+from providers.engine.journal import orders as order_table
+from providers.engine.market import planning
+from providers.engine.readiness import access
 from providers.errors import AllFailed, SpecError
 from providers.model.spec import read_cluster
-from tests.engine.test_what_has_ended import MACHINE, Rig
+from providers.model.workload import ROOT
+from providers.rehearsal.node import StandInProbe
+from providers.rehearsal.script import unpacked
+from tests.engine.test_what_has_ended import MACHINE, VERTEX, Rig
 
 EFA = {"gpu": "H100:1", "nodes": 2, "providers": ["aws"], "ttl": "2h"}
 CLORE = {"gpu": "RTX-4090:1", "providers": ["clore"], "ttl": "2h"}
@@ -186,11 +192,44 @@ def test_a_machine_that_cannot_be_measured_is_kept_and_said(rig, monkeypatch) ->
     assert any("is kept and was not measured: wanted" in text for text in rig.said)
 
 
+WORK = {"kind": "job", "accept": "quick", "workload": {"command": "python train.py"}}
+
+
+def test_a_workload_starts_only_on_the_host_that_passes(rig) -> None:
+    """The cards are free while they are measured: what runs waits for `go`, which a machine that is
+    not what was sold is never told.
+    """
+    rig.gpus(*"rehearse fault clore node.accept relabelled --set name=RTX-3090".split())
+    record = created(rig, {**CLORE, **WORK})
+    assert [each.outcome for each in record.attempts] == ["NotWhatWasSold", "acquired"]
+    orders = rig.world.journal.orders("rehearsal", "owner1", states=order_table.EVERY)
+    scripts = [unpacked(str(dict(entry.order.setup.options)["command"])) for entry in orders]
+    assert len(scripts) == 2 and all("wait_for_go" in text for text in scripts)
+    looker = access.key_probe(rig.world, "owner1", "t")
+    assert isinstance(looker, StandInProbe)
+    folder = looker.stand_in(record.machines[0]).folder
+    assert [path.parent for path in folder.parent.rglob("go")] == [folder / ROOT.lstrip("/")]
+
+
+def test_a_job_that_nobody_logs_in_to_starts_unmeasured_and_the_plan_says_so(rig) -> None:
+    wanted = rig.wanted({**VERTEX, "accept": "quick"})
+    record = created(rig, {**VERTEX, "accept": "quick"})
+    assert record.attempts[-1].outcome == "acquired"
+    (entry,) = rig.world.journal.orders("rehearsal", "owner1")
+    assert "wait_for_go" not in str(entry.order.setup.options) and entry.order.setup.gated
+    notes = (
+        planning.insistent(rig.world, wanted.ask, wanted.setup)
+        .plan(wanted.ask, setup=wanted.setup)
+        .notes
+    )
+    assert "accept does nothing here: nobody logs in to a job" in notes
+
+
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
         ({"ready": "running"}, "measured by login"),
-        ({"kind": "job", "workload": {"command": "python train.py"}}, "measured with it"),
+        ({"kind": "job", "options": {"modal": {"command": "python t.py"}}}, "measured with it"),
     ],
 )
 def test_what_cannot_be_measured_first_takes_no_accept(fields, why) -> None:

@@ -242,6 +242,18 @@ def test_nodes_wait_for_each_other_and_know_their_rank(machine) -> None:
     assert (machine.folder / "said").read_text() == f"10.0.0.1 1 2 {own}\n"
 
 
+def test_what_waits_for_acceptance_begins_nothing_before_it_is_told(machine, monkeypatch) -> None:
+    """Neither files, set-up nor command; and where nobody says so, the machine says that."""
+    made = job("echo ran >$HOME/ran", setup=("echo set up >$HOME/set",))
+    monkeypatch.setattr("providers.workloads.launch.start_script.BY_LOGIN_WAIT_S", 1)
+    assert machine.run(script(made, gated=True)) == 1
+    assert machine.words[-1] == "setup-failed 1 nobody said that the machine is accepted"
+    assert not (machine.folder / "set").exists() and not (machine.folder / "ran").exists()
+    (machine.folder / "root" / "go").write_text("accepted\n")
+    assert machine.run(script(made, gated=True)) == 0
+    assert (machine.folder / "ran").exists()
+
+
 def test_a_service_token_comes_from_its_file(machine) -> None:
     """The script waits for the token that is written there by login, and hands it on by the
     environment.

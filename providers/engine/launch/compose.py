@@ -95,7 +95,16 @@ def _setup(
     setup = spec.setup if entry.ttl_s is None else spec.setup._replace(ttl_s=entry.ttl_s)
     host = hosting(ask, world.manifests)(entry, head.provider, head.machine_type)
     setup = with_disk(setup, host)
-    plan = start(ask, entry, head.gpu_type, head.gpu_count, setup.expose, manifest, section)
+    plan = start(
+        ask,
+        entry,
+        head.gpu_type,
+        head.gpu_count,
+        setup.expose,
+        manifest,
+        section,
+        gated=setup.gated,
+    )
     setup = setup._replace(
         options=tuple(sorted(section.items())),
         secrets=narrowed(setup.secrets, head.provider),

@@ -15,9 +15,22 @@ if TYPE_CHECKING:
 def notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> list[str]:
     """The notes, one sentence each. `setup.options` holds every provider's section."""
     return (
-        [*_in_clear(ask, setup, able), *_gated(ask, setup, provider), *_crossing(ask, able)]
+        [
+            *_unmeasured(ask, setup, able),
+            *_in_clear(ask, setup, able),
+            *_gated(ask, setup, provider),
+            *_crossing(ask, able),
+        ]
         if ask.workload is not None
         else []
+    )
+
+
+def _unmeasured(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
+    """A provider's own job or service starts by itself, and nobody logs in before."""
+    own = ask.kind in able.kinds and ask.kind != "machine"
+    return (
+        [f"accept does nothing here: nobody logs in to a {ask.kind}"] if setup.gated and own else []
     )
 
 

@@ -109,9 +109,8 @@ def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | 
 
     token = setup.expose == "token" and ask.kind == "service"
     folder = bool(setup.workdir)
-    if ask.workload is None or not (
-        token or folder or any(entry.nodes > 1 for entry in ask.entries)
-    ):
+    told = token or folder or setup.gated
+    if ask.workload is None or not (told or any(entry.nodes > 1 for entry in ask.entries)):
         return None
     manifests = registry.manifests()
     sections = dict(setup.options)
@@ -129,7 +128,7 @@ def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | 
             manifest is None
             or own
             or manifest.limits.unreachable is None
-            or not (token or folder or nodes > 1)
+            or not (told or nodes > 1)
         ):
             return ""  # a function is told by its provider
         section = sections.get(provider)

@@ -1,8 +1,8 @@
-"""What machines are told once they are there: the addresses of all nodes, a service's token, and
-the folder that is declared. Goes by login, never by what a cloud keeps.
+"""What machines are told once they are there: the addresses of all nodes, a service's token, that
+they are accepted, and the folder that is declared. Goes by login, never by what a cloud keeps.
 
-Owns the two files in the folder of the start-up script, and a token's making: random, kept beside
-the cluster's key for this user alone.
+Owns the files of these in the folder of the start-up script, and a token's making: random, kept
+beside the cluster's key for this user alone.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ async def deliver_files(
         )
     if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
         files["token"] = token(world.name, *order.label[:2])
+    if order.setup.gated:
+        # It comes here only after its machines passed, or could not be measured.
+        files["go"] = "accepted\n"
     if not files and not order.setup.workdir:
         return True
     handles = tuple(node.handle for node in nodes)

@@ -53,6 +53,7 @@ other nodes, and a service's token.
 
 
 _STEPS = {
+    "gate": "wait_for_go",
     "rsync": "install_rsync",
     "container": "prepare_docker",
     "peers": "wait_for_peers",
@@ -65,12 +66,19 @@ WORKDIR_WAIT_S = 6 * 3_600
 """How long it waits for a folder, which may come over a slow line."""
 
 
-def script(program: Program, *, release: str = "", inside: bool = False, lent: bool = False) -> str:
+def script(
+    program: Program,
+    *,
+    release: str = "",
+    inside: bool = False,
+    lent: bool = False,
+    gated: bool = False,
+) -> str:
     """The whole text. Several nodes wait until the engine has written their addresses to `peers` in
     the folder; the first one leads. `release` is the line that ends the machine after a job with
     `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already,
     where the provider itself has mounted its buckets. `lent`: in a lease on a machine of the user's
-    own.
+    own. `gated`: nothing of it begins before the engine has written `go` there.
     """
     kept, job = program.checkpoint, program.kind == "job"
     to = "" if kept is None or kept.to.startswith("volume:") else kept.to
@@ -102,6 +110,9 @@ def script(program: Program, *, release: str = "", inside: bool = False, lent: b
         "process_env": env,
     }
     parts = ["job" if job else "service"]
+    if gated:
+        parts.append("gate")
+        given |= {"wait_s": BY_LOGIN_WAIT_S}
     if job:
         given |= {"unsaved": UNSAVED}
     else:
