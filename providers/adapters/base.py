@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from providers.model.machine import CheckLine, Handle, Node, Order, Setup, Ticket
     from providers.model.offer import Candidate, Offer
     from providers.model.placement import Placement
+    from providers.model.volume import Volume, VolumeOrder, VolumeSales
     from providers.model.workload import Program
     from providers.model.worlds import RehearsedCloud
 
@@ -169,6 +170,40 @@ class Remarks(Protocol):
     @property
     def remarks(self) -> Sequence[str]:
         """One line each, for the plan."""
+
+
+class VolumeStore(Protocol):
+    """Storage that outlives machines. Blocking and short, with errors of the tree, as Adapter."""
+
+    def create(self, order: VolumeOrder) -> Volume:
+        """Exactly one creating call; the same token again makes no second volume. Raises the
+        refusal, or OutcomeUnknown when the answer was lost.
+        """
+
+    def find(self, *, owner: str = "", stack: str = "", name: str = "") -> Sequence[Volume]:
+        """Every volume that bears these labels, in every zone; without any of them all that bear
+        this product's.
+        """
+
+    def look(self, handle: Handle) -> Volume | None:
+        """The volume now; None only on the cloud's own word that it does not exist."""
+
+    def grow(self, handle: Handle, size_gib: int) -> None:
+        """Makes it this large, online."""
+
+    def claim(self, handle: Handle, owner: str) -> None:
+        """Writes a new owner on it."""
+
+    def delete(self, handle: Handle) -> None:
+        """Starts its deletion, with all data. Gone already is success."""
+
+
+@runtime_checkable
+class HasVolumes(Protocol):
+    """A cloud with volumes."""
+
+    @property
+    def volumes(self) -> VolumeStore: ...
 
 
 START_UP_STATUS = "/var/lib/gpus/start-up"
@@ -441,6 +476,8 @@ class Manifest(NamedTuple):
     limits: Limits = Limits()
     console: Console = Console()
     programs: Programs = Programs()
+    storage: VolumeSales | None = None
+    """The volumes that it has, which the adapter's `VolumeStore` makes; None for none."""
     declare_network: Callable[[NetworkRequest], Mapping[str, Any]] | None = None
     """Declares a network of one cluster's own as Pulumi resources (`network: managed`), and answers
     with what the cluster needs of it, as `Setup.network` holds it.

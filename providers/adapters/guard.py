@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters import base
-from providers.errors import GpusError, Unclassified, printable
+from providers.errors import GpusError, Unclassified, Unsupported, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from providers.model.ask import Ask
     from providers.model.machine import CheckLine, Handle, Node, Order, Ticket
     from providers.model.offer import Candidate, Offer
+    from providers.model.volume import Volume, VolumeOrder
 
 UNREADABLE = "unreadable"
 
@@ -135,6 +137,14 @@ class Cloud:
         return self.real.not_configured if isinstance(self.real, base.KeylessMarket) else ""
 
     @property
+    def volumes(self) -> Volumes:
+        """See `base.HasVolumes`. Raises Unsupported where it has none."""
+        with self._readable("volumes"):
+            if not isinstance(self.real, base.HasVolumes):
+                raise Unsupported(f"{self.name} has no volumes", provider=self.name)
+            return Volumes(self.real.volumes, self._readable)
+
+    @property
     def remarks(self) -> Sequence[str]:
         """See `base.Remarks`; else none."""
         return self.real.remarks if isinstance(self.real, base.Remarks) else ()
@@ -147,6 +157,40 @@ class Cloud:
             raise
         except Exception as error:
             raise unreadable(str(self.real.name), method, error) from error
+
+
+class Volumes:
+    """The volumes of a connected adapter; each method raises errors of the tree only."""
+
+    def __init__(
+        self, real: base.VolumeStore, readable: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        self._real = real
+        self._readable = readable
+
+    def create(self, order: VolumeOrder) -> Volume:
+        with self._readable("create a volume"):
+            return self._real.create(order)
+
+    def find(self, *, owner: str = "", stack: str = "", name: str = "") -> Sequence[Volume]:
+        with self._readable("find volumes"):
+            return self._real.find(owner=owner, stack=stack, name=name)
+
+    def look(self, handle: Handle) -> Volume | None:
+        with self._readable("look at a volume"):
+            return self._real.look(handle)
+
+    def grow(self, handle: Handle, size_gib: int) -> None:
+        with self._readable("grow a volume"):
+            self._real.grow(handle, size_gib)
+
+    def claim(self, handle: Handle, owner: str) -> None:
+        with self._readable("label a volume"):
+            self._real.claim(handle, owner)
+
+    def delete(self, handle: Handle) -> None:
+        with self._readable("delete a volume"):
+            self._real.delete(handle)
 
 
 def _printable(nodes: Sequence[Node]) -> Sequence[Node]:

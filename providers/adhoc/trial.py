@@ -292,7 +292,7 @@ def _ttl(declared: Cluster) -> str | int | float:
 
 def _mounted_aside(work: TypedWorkload, lines: list[str]) -> TypedWorkload:
     """The workload whose buckets, where it writes to them, are other folders beside the declared
-    ones; says so in `lines`.
+    ones, and without its volumes; says so in `lines`.
     """
     aside = {
         path: mount.model_copy(update={"source": _aside(mount.source, f"mounts.{path}")})
@@ -303,7 +303,11 @@ def _mounted_aside(work: TypedWorkload, lines: list[str]) -> TypedWorkload:
         f"{path} is {mount.source}; what the declared run wrote is left alone"
         for path, mount in aside.items()
     )
-    return work.model_copy(update={"mounts": {**work.mounts, **aside}}) if aside else work
+    lines.extend(
+        f"{use.path} is a plain folder: a try does not mount the volume {name}"
+        for name, use in work.volumes.items()
+    )
+    return work.model_copy(update={"mounts": {**work.mounts, **aside}, "volumes": {}})
 
 
 def _aside(place: str, field: str) -> str:

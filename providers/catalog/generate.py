@@ -25,6 +25,7 @@ from providers.catalog.price_list import (
     Place,
     Price,
     Source,
+    VolumePrice,
     gpu_of,
     memory_of,
     read,
@@ -297,13 +298,26 @@ def check(made: Made) -> None:
         raise ValueError("\n".join(wrong))
 
 
+def volumes(made: Made, folder: Path) -> None:
+    """Storage that outlives machines: a GiB and month, by type and region. Raises ValueError for a
+    price of zero and one that is there twice.
+    """
+    for row in read(folder, "volumes"):
+        price = made.price(row["usd_per_gib_month"], row["source"], row["as_of"])
+        key = (row["provider"], row["type"], row["region"])
+        if not price.micro or any(each[:3] == key for each in made.volumes):
+            raise ValueError(f"volumes.csv: wanted one price above zero, found {row}")
+        made.volumes.append(VolumePrice(*key, price.micro, int(row["free_gib"]), price.source))
+
+
 def make(folder: Path) -> Made:
     """Everything the sources give, checked. Reads the source folder."""
-    made = Made({}, {}, [], {})
+    made = Made({}, {}, [], [], {})
     gcp(made, folder)
     n1(made, folder)
     aws(made, folder)
     modal(made, folder)
+    volumes(made, folder)
     check(made)
     return made
 
@@ -325,8 +339,8 @@ def write(path: Path, heading: Iterable[str], rows: Iterable[Iterable[object]]) 
 
 
 def write_all(made: Made, target: Path) -> None:
-    """Writes the price files, `machines.csv` and `sources.csv`. Machines are kept together; places
-    are in the order of their names.
+    """Writes the price files, `machines.csv`, `volumes.csv` and `sources.csv`. Machines are kept
+    together; places are in the order of their names.
     """
     write(target / "sources.csv", Source._fields, made.sources.values())
     order = {
@@ -344,6 +358,7 @@ def write_all(made: Made, target: Path) -> None:
         (*MachineType._fields[:-1], "on_demand", "spot", "flex_start", "reservation"),
         flat,
     )
+    write(target / "volumes.csv", VolumePrice._fields, made.volumes)
     heading = ["machine", "region", "zone"]
     heading += [
         f"{kind}_{field}"

@@ -64,6 +64,17 @@ class Place(NamedTuple):
     spot: Price
 
 
+class VolumePrice(NamedTuple):
+    """What a GiB of a volume costs a month at a region (empty: everywhere), beyond `free_gib`."""
+
+    provider: str
+    type: str
+    region: str
+    micro_usd: int
+    free_gib: int
+    source: str
+
+
 class Source(NamedTuple):
     """Where prices come from, and as of when."""
 
@@ -78,6 +89,7 @@ class Made(NamedTuple):
     sources: dict[str, Source]
     machines: dict[tuple[str, str], MachineType]
     places: list[Place]
+    volumes: list[VolumePrice]
     skipped: dict[str, int]
 
     def price(

@@ -84,7 +84,7 @@ def read(name: str) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT
     says. Reads two files; raises SpecError.
     """
-    from providers.engine import stack_config
+    from providers.engine import stack_config, volume_spec
     from providers.model import yaml_file
     from providers.model.wording import near
 
@@ -117,10 +117,11 @@ def read(name: str) -> Stack:
         if provider not in {"gpus", "gpu"} and setting and isinstance(value, (str, int, float)):
             settings.setdefault(provider, {})[setting] = yaml_file.written(value)
     found: dict[str, Any] = {}
-    problems = [_in(file, problem) for problem in stack_config.keys(config)]
+    volumes, unsold = volume_spec.declared(config.get("gpus:volumes"))
+    problems = [_in(file, problem) for problem in (*stack_config.keys(config), *unsold)]
     for each, raw in clusters.items():
         try:
-            found[each] = stack_config.entry(raw, project)
+            found[each] = stack_config.entry(volume_spec.mounted(raw, volumes), project)
         except SpecError as error:
             problems.extend(
                 problem._replace(path=f"{each}.{problem.path}") for problem in error.problems

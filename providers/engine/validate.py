@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from providers.engine.market.mounting import shared
 from providers.engine.stack_config import is_encrypted
 from providers.errors import Problem, SpecError
 from providers.model import secret
@@ -161,6 +162,7 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
             for key in manifest.programs.options
             if spec.workload is not None and key in section
         )
+    found.extend(shared(spec.ask(), manifests))
     found.extend(_references(spec, manifests))
     found.extend(_fitting(spec, manifests) if not found else ())
     return found

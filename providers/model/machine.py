@@ -10,6 +10,7 @@ from providers.model.placement import Placement
 
 if TYPE_CHECKING:
     from providers.model.offer import Candidate
+    from providers.model.volume import VolumeMount
 
 PENDING, QUEUED, STARTING, RUNNING = "pending", "queued", "starting", "running"
 STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE = (
@@ -182,6 +183,8 @@ class Setup(NamedTuple):
     """The buckets that the workload finds as folders: (path, URL, whether it writes there), as
     `providers.model.workload.Mount`.
     """
+    volumes: tuple[VolumeMount, ...] = ()
+    """The volumes that the workload finds as folders."""
     signs_in_to: str = ""
     """The registry that its machines sign in to as themselves; empty for none."""
     workdir: str = ""

@@ -112,6 +112,7 @@ class Cluster(ClusterFields):
             ),
             on_loss=self.on_loss,
             mounts=() if work is None else work.mounts,
+            volumes=() if work is None else work.volumes,
             signs_in_to=registry.host if registry is not None and not registry.username else "",
             workdir=self._workdir,
             gated=work is not None and self.accept != "off",

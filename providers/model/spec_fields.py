@@ -22,6 +22,7 @@ from providers.model.workload_spec import (
     Task,
     Train,
     Value,
+    VolumeUse,
     WholeNumber,
     Workload,
 )
@@ -221,6 +222,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "services": Task,
     "checkpoint": Checkpoint,
     "mounts": Mount,
+    "volumes": VolumeUse,
     "registry": Registry,
     "train": Train,
 }

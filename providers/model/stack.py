@@ -7,7 +7,7 @@ from __future__ import annotations
 from providers.errors import Problem
 from providers.model.worlds import REHEARSAL, WORLDS
 
-KEYS = ("world", "clusters", "max_spend")
+KEYS = ("world", "clusters", "volumes", "max_spend")
 """What a stack's configuration may say under `gpus:`."""
 RESERVED = frozenset(
     {
@@ -19,6 +19,7 @@ RESERVED = frozenset(
         "ownership",
         "managed_network",
         "network_links",
+        "volumes",
         "opts",
         "name",
     }

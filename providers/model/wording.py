@@ -44,6 +44,7 @@ _FIELDS = {
     "every": 'a duration such as "5m"',
     "checkpoint": "a mapping such as {path: /ckpt, to: gs://BUCKET/PATH}",
     "mounts": "buckets by the path they are mounted at, as in {/data: gs://BUCKET/PATH}",
+    "volumes": "paths by the volume's name, as in {checkpoints: /mnt/checkpoints}",
     "mode": "ro or rw",
     "context": "a number of tokens from 1, such as 32768 or 32k",
     "sequence": "a number of tokens from 1, such as 2048 or 2k",

@@ -16,6 +16,8 @@ from providers.errors import Problem, SpecError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from providers.model.volume import VolumeMount
+
 RELEASE, KEEP = "release", "keep"
 
 ROOT = "/var/lib/gpus/work"
@@ -161,6 +163,7 @@ class Workload(NamedTuple):
     registry: Registry | None = None
     workdir: str = ""
     """The digest of the folder that is sent to its machines."""
+    volumes: tuple[VolumeMount, ...] = ()
 
 
 class Process(NamedTuple):
@@ -203,6 +206,7 @@ class Program(NamedTuple):
     registry: Registry | None = None
     workdir: str = ""
     """The digest of the folder that it waits for and runs in."""
+    volumes: tuple[VolumeMount, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -53,6 +53,7 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
     _setup(workload, faults)
     _files(workload, faults)
     _mounts(workload, faults)
+    _volumes(workload, faults)
     if workload.registry is not None:
         _registry(workload.registry, workload.image, faults)
     if workload.checkpoint is not None:
@@ -153,26 +154,46 @@ def _files(workload: Workload, faults: _Faults) -> None:
         )
 
 
+def _folder(at: str, path: str, faults: _Faults) -> None:
+    """A folder that something is mounted at."""
+    if not _MOUNT.match(path) or ".." in path.split("/"):
+        faults.add(at, "a folder from the root, as in /data, without ..", path)
+    elif _SYSTEM.match(path):
+        faults.add(
+            at,
+            "a folder that the system does not need",
+            path,
+            "choose one of its own, as in /data",
+        )
+
+
+def _volumes(workload: Workload, faults: _Faults) -> None:
+    if len(workload.volumes) > MOUNTS_MAX:
+        faults.add("volumes", f"at most {MOUNTS_MAX}", len(workload.volumes))
+    for name, use in workload.volumes.items():
+        _folder(f"volumes.{name}", use.path, faults)
+        if not use.provider:
+            faults.add(
+                f"volumes.{name}",
+                "a volume of this stack",
+                None,
+                "declare it under gpus:volumes, as in {provider: NAME, place: ZONE, size_gib: 500}",
+            )
+
+
 def _mounts(workload: Workload, faults: _Faults) -> None:
     mounted = workload.mounts
     if len(mounted) > MOUNTS_MAX:
         faults.add("mounts", f"at most {MOUNTS_MAX}", len(mounted))
     for path, mount in mounted.items():
-        if not _MOUNT.match(path) or ".." in path.split("/"):
-            faults.add(f"mounts.{path}", "a folder from the root, as in /data, without ..", path)
-        elif _SYSTEM.match(path):
-            faults.add(
-                f"mounts.{path}",
-                "a folder that the system does not need",
-                path,
-                "choose one of its own, as in /data",
-            )
+        _folder(f"mounts.{path}", path, faults)
         if mount.source.startswith("volume:") or not _BUCKET.match(mount.source):
             wanted, found, todo = _no_store(mount.source)
             wanted = wanted.replace(", s3://BUCKET/PATH or volume:NAME", " or s3://BUCKET/PATH")
             faults.add(f"mounts.{path}", wanted, found, todo)
     kept = [workload.checkpoint.path] if workload.checkpoint is not None else []
-    folders = sorted(f"{path.rstrip('/')}/" for path in (*mounted, *kept))
+    volumes = [use.path for use in workload.volumes.values()]
+    folders = sorted(f"{path.rstrip('/')}/" for path in (*mounted, *volumes, *kept))
     faults.found.extend(
         Problem(
             f"{faults.at}mounts",

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from providers.model import duration
+from providers.model.volume import VolumeMount
 from providers.model.workload import Checkpoint as CheckpointRecord
 from providers.model.workload import Mount as MountRecord
 from providers.model.workload import Registry as RegistryRecord
@@ -98,6 +99,23 @@ class Mount(_Part):
     mode: Literal["ro", "rw"] = "ro"
 
 
+class VolumeUse(_Part):
+    """A volume of the stack as the folder `path`. Where it stands is filled in from its
+    declaration.
+    """
+
+    path: str
+    mode: Literal["ro", "rw"] = "rw"
+    provider: str = ""
+    place: str = ""
+    type: str = ""
+
+
+def _volume(value: object) -> object:
+    """A path stands for a volume that is written to."""
+    return {"path": value} if isinstance(value, str) else value
+
+
 def _mount(value: object) -> object:
     """A bucket's URL stands for a mount of it."""
     return {"source": value} if isinstance(value, str) else value
@@ -160,6 +178,7 @@ class Workload(Program):
     setup: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
     mounts: Mapping[str, Annotated[Mount, BeforeValidator(_mount)]] = {}
+    volumes: Mapping[str, Annotated[VolumeUse, BeforeValidator(_volume)]] = {}
     checkpoint: Checkpoint | None = None
     resume: str = ""
     on_done: Literal["release", "keep"] = "release"
@@ -186,6 +205,12 @@ class Workload(Program):
             mounts=tuple(
                 MountRecord(path, each.source, each.mode == "rw")
                 for path, each in sorted(self.mounts.items())
+            ),
+            volumes=tuple(
+                VolumeMount(
+                    name, each.path, each.mode == "rw", each.provider, each.place, each.type
+                )
+                for name, each in sorted(self.volumes.items())
             ),
             registry=(
                 None

@@ -111,6 +111,16 @@ def _region(refusal: _Refusal) -> tuple[str, str]:
     )
 
 
+def _parted(refusal: _Refusal) -> tuple[str, str]:
+    parted, offer = refusal.terms.parted, refusal.offer
+    return (
+        "a place where its volumes can be mounted",
+        ""
+        if parted is None
+        else parted(offer.provider, offer.region, offer.zone, offer.machine_type),
+    )
+
+
 def _kind(refusal: _Refusal) -> tuple[str, str]:
     skills, ask = refusal.skills, refusal.ask
     kinds = " or ".join(sorted(skills.kinds if skills else ()))
@@ -246,6 +256,7 @@ _TEXTS: dict[int, Callable[[_Refusal], tuple[str, str]]] = {
     rules.CAPACITY: _capacity,
     rules.SOLD: lambda r: (f"{r.offer.capacity} capacity", r.offer.restriction),
     rules.REGION: _region,
+    rules.VOLUME: _parted,
     rules.PROVIDER: lambda r: (" or ".join(r.ask.providers), r.provider),
     rules.MARKETPLACE: lambda r: (
         f"{r.provider} under providers, or marketplaces: true",

@@ -162,6 +162,7 @@ def make(
     fits: Callable[[Choice, str, int], rules.Fitting] | None = None,
     closed: Callable[[str, str, int], str] | None = None,
     hosted: Callable[[Choice, str, str], rules.Hosting | None] | None = None,
+    parted: Callable[[str, str, str, str], str] | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
@@ -169,12 +170,12 @@ def make(
     a provider is not configured, `blocks` what to leave alone until when, `now` the moment in
     seconds since the epoch, `noted` what there is to know about a candidate (asked when first
     read), `fits` whether a GPU type and a count hold what is to run there, `closed` why it can't be
-    told there by login, `hosted` what a machine type's disk and driver mean for an entry. Pure;
-    about 1 ms over some thousand offers.
+    told there by login, `hosted` what a machine type's disk and driver mean for an entry, `parted`
+    why its volumes can't be mounted there. Pure; about 1 ms over some thousand offers.
     """
     standing = blocklist.by_provider(blocks, now)
     terms = rules.Terms(
-        ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted
+        ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted, parted
     )
     sifted = sift.sift(terms)
     if ask.accept_suspect_prices:
@@ -229,7 +230,7 @@ def _ranked(terms: rules.Terms, kept: list[rules.Accepted]) -> tuple[Candidate, 
         Candidate(
             number,
             item.entry,
-            _priced(offer, item),
+            _zoned(_priced(offer, item), ask),
             ask.entries[item.entry].nodes,
             item.reservation,
             item.micro_usd,
@@ -238,6 +239,12 @@ def _ranked(terms: rules.Terms, kept: list[rules.Accepted]) -> tuple[Candidate, 
         )
         for number, (item, offer) in enumerate(ranked, 1)
     )
+
+
+def _zoned(offer: Offer, ask: Ask) -> Offer:
+    """The offer in the zone of the volumes that are mounted there, where it names only a region."""
+    volumes = ask.workload.volumes if ask.workload is not None else ()
+    return offer._replace(zone=volumes[0].place) if volumes and not offer.zone else offer
 
 
 def _priced(offer: Offer, item: rules.Accepted) -> Offer:

@@ -28,6 +28,7 @@ RULES = (
     ("capacity", "it is bought in one of the ways asked for"),
     ("sold", "the cloud sells this kind of capacity on this machine"),
     ("region", "the region is among those allowed"),
+    ("volume", "it stands where its volumes are, and its machine type takes them"),
     ("provider", "the provider is among those allowed"),
     (
         "marketplace",
@@ -80,6 +81,7 @@ NAMES = tuple(name for name, _ in RULES)
     CAPACITY,
     SOLD,
     REGION,
+    VOLUME,
     PROVIDER,
     MARKETPLACE,
     ADAPTER,
@@ -161,6 +163,10 @@ class Terms(NamedTuple):
     """
     hosted: Callable[[Choice, str, str], Hosting | None] | None = None
     """What (provider, machine type) brings to an entry: disk, driver, and the price of the disk."""
+    parted: Callable[[str, str, str, str], str] | None = None
+    """Why the volumes of the workload can't be mounted at (provider, region, zone, machine type);
+    empty where they can. None: it mounts none.
+    """
 
 
 class Accepted(NamedTuple):

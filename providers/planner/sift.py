@@ -126,7 +126,7 @@ class _Judge:
         self._sellers: dict[tuple[str, str, str], tuple[int, Hosting | None]] = {}
 
     def machine(self, row: int, least_gib: float, *, unfit: bool) -> int:
-        """The first rule of `gpu-count` to `region` that a row breaks."""
+        """The first rule of `gpu-count` to `volume` that a row breaks."""
         columns = self.columns
         if columns.gpu_count[row] != self.entry.gpu_count:
             rule = rules.GPU_COUNT
@@ -140,12 +140,25 @@ class _Judge:
             rule = rules.SOLD
         elif self.regions and columns.region[row] not in self.regions:
             rule = rules.REGION
+        elif self.terms.parted is not None and self._parted(row):
+            rule = rules.VOLUME
         else:
             rule = PASSED
         return rule
 
+    def _parted(self, row: int) -> bool:
+        columns, parted = self.columns, self.terms.parted
+        return parted is not None and bool(
+            parted(
+                columns.provider[row],
+                columns.region[row],
+                columns.zone[row],
+                columns.machine_type[row],
+            )
+        )
+
     def purchase(self, row: int, gpu_type: str) -> tuple[int, _Cost]:
-        """The first rule after `region` that a row breaks, and the price of a row
+        """The first rule after `volume` that a row breaks, and the price of a row
         that breaks none.
         """
         rule, host = self._seller(row)

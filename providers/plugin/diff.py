@@ -129,6 +129,8 @@ def cluster(
     reasons |= _bought_with(changed, old, new, record)
     if "workload" in changed and _runs_ours(record) and not has_unknown(new.get("workload")):
         reasons |= {"workload": why} if (why := outgrown()) else {}
+    if "workload" in changed and _other_volumes(old, new, record):
+        reasons["workload"] = "other volumes need a new machine"
     if "options" in changed and _other_options(old, new, record, in_place):
         reasons["options"] = f"another setting of {record.provider} needs a new machine"
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
@@ -233,6 +235,16 @@ def _later(
             " workload"
         )
     return "; ".join(texts)
+
+
+def _other_volumes(old: Mapping[str, Any], new: Mapping[str, Any], record: ClusterRecord) -> bool:
+    """True where what runs has other volumes than it is to mount."""
+    from providers.engine.record import finished
+
+    if not record.provider or finished(record) or has_unknown(new.get("workload")):
+        return False
+    before, after = ((each.get("workload") or {}).get("volumes") or {} for each in (old, new))
+    return bool(before != after)
 
 
 def _runs_ours(record: ClusterRecord) -> bool:

@@ -275,6 +275,37 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "record": _described(_mapped(_ANY), "What the plugin itself needs to go on. Not an interface."),
 }
 
+VOLUME_INPUTS: dict[str, Any] = {
+    "world": _WORLD,
+    "owner": _described(_STRING, "The `owner_id` of the stack's Ownership."),
+    "volume": _described(_STRING, "The volume's name, unique within its stack."),
+    "settings": _SETTINGS,
+    "provider": _described(_STRING, "Who keeps it."),
+    "place": _described(_STRING, "The zone that it stands in."),
+    "size_gib": _described(_INTEGER, "Its size. It grows in place, and is never shrunk."),
+    "type": _described(_STRING, "The provider's name for its kind, as in `pd-balanced` or `gp3`."),
+    "delete_data": _described(
+        _BOOLEAN, "Its removal deletes the volume and its data. Without it the volume stays."
+    ),
+}
+
+VOLUME_OUTPUTS: dict[str, Any] = {
+    **{
+        name: VOLUME_INPUTS[name]
+        for name in VOLUME_INPUTS
+        if name not in ("settings", "delete_data")
+    },
+    "native_id": _described(_STRING, "The volume as its provider names it."),
+    "status": _described(_STRING, "`creating`, `ready` or `deleting`."),
+    "users": _described(_listed(_STRING), "The machines that it is attached to."),
+    "price_usd_per_month": _described(
+        _NUMBER, "What it costs a month. Absent where no source has a price."
+    ),
+    "price_as_of": _described(_STRING, "The price's date."),
+    "price_source": _described(_STRING, "Where the price comes from."),
+    "account": _described(_mapped(_STRING), "Whose account it is in. Not an interface."),
+}
+
 _PLAN_INPUTS: dict[str, Any] = {
     "world": _WORLD,
     "settings": _SETTINGS,
@@ -343,6 +374,16 @@ def document() -> str:
                         ),
                     },
                     "required": ["world", "owner_id"],
+                },
+                "gpu:index:Volume": {
+                    "description": (
+                        "Storage that outlives the machines that mount it. Its removal leaves the"
+                        " data, unless `delete_data` was applied before."
+                    ),
+                    "inputProperties": VOLUME_INPUTS,
+                    "requiredInputs": ["world", "owner", "volume", "provider"],
+                    "properties": VOLUME_OUTPUTS,
+                    "required": ["world", "owner", "volume", "provider", "native_id", "status"],
                 },
                 "gpu:index:Cluster": {
                     "description": "One cluster of GPU machines, got wherever there is capacity.",

@@ -1,5 +1,5 @@
-"""The Pulumi resource provider's remote calls: each is handed to the Ownership's half or to the
-Cluster's, and its errors become clean lines.
+"""The Pulumi resource provider's remote calls: each is handed to the Ownership's half, to the
+Cluster's or to the Volume's, and its errors become clean lines.
 
 Owns the protocol's messages (CLI 3.276, SDK 3.272). No exception leaves as a traceback: what a user
 can cause is a line; what nobody foresaw is a line, and a traceback in `plugin.log` in the state
@@ -20,6 +20,7 @@ from providers.plugin.cluster import Clusters
 from providers.plugin.ownership import Ownerships
 from providers.plugin.properties import decode, encode
 from providers.plugin.session import Session
+from providers.plugin.volume import Volumes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     from providers.engine.journal.shared_lease import SharedLeases
     from providers.plugin.diff import Verdict
 
-OWNERSHIP, CLUSTER, PLAN, CHECK = (
+OWNERSHIP, CLUSTER, VOLUME, PLAN, CHECK = (
     "gpu:index:Ownership",
     "gpu:index:Cluster",
+    "gpu:index:Volume",
     "gpu:index:plan",
     "gpu:index:check",
 )
@@ -68,8 +70,9 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     ) -> None:
         self.session = Session(engine, share)
         self._clusters = Clusters(self.session)
-        self._halves: Mapping[str, Clusters | Ownerships] = {
+        self._halves: Mapping[str, Clusters | Ownerships | Volumes] = {
             CLUSTER: self._clusters,
+            VOLUME: Volumes(self.session),
             OWNERSHIP: Ownerships(self.session),
         }
 
@@ -171,7 +174,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         getattr(response, "return").CopyFrom(encode(result))
         return response
 
-    def _half(self, urn: str) -> Clusters | Ownerships:
+    def _half(self, urn: str) -> Clusters | Ownerships | Volumes:
         """Who serves a resource, by its own type:
         `urn:pulumi:STACK::PROJECT::PARENT$TYPE::NAME`.
         """

@@ -1,5 +1,5 @@
-"""The Pulumi resources that programs use: `GpuCluster`, `Ownership`, `ManagedNetwork`, and
-`declare()` for a stack that is all configuration.
+"""The Pulumi resources that programs use: `GpuCluster`, `GpuVolume`, `Ownership`,
+`ManagedNetwork`, and `declare()` for a stack that is all configuration.
 
 Must not import the planner or pydantic: the plugin does that work, and every preview pays for this
 import.
@@ -8,5 +8,6 @@ import.
 from providers.resources.cluster import GpuCluster, Ownership
 from providers.resources.network import ManagedNetwork
 from providers.resources.stack import declare
+from providers.resources.volume import GpuVolume
 
-__all__ = ["GpuCluster", "ManagedNetwork", "Ownership", "declare"]
+__all__ = ["GpuCluster", "GpuVolume", "ManagedNetwork", "Ownership", "declare"]

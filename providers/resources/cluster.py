@@ -18,6 +18,8 @@ from providers.resources.program import end_quietly, made_once
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from providers.resources.volume import GpuVolume
+
 
 class Ownership(pulumi.CustomResource):
     """The stack's own label on everything it makes. `owner_id` is random, made once; deleting it
@@ -55,7 +57,8 @@ class GpuCluster(pulumi.CustomResource):
     """One cluster of GPU machines, got wherever there is capacity.
 
     The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain
-    values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `plan` is what the plan of
+    values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `volumes` are those that
+    its workload mounts. `plan` is what the plan of
     this run came to, as a mapping (None where there was none). `plugin.schema` documents the
     outputs.
     """
@@ -93,6 +96,7 @@ class GpuCluster(pulumi.CustomResource):
         settings: Mapping[str, Mapping[str, str]] | None = None,
         ownership: Ownership | None = None,
         managed_network: ManagedNetwork | None = None,
+        volumes: Sequence[GpuVolume] = (),
         opts: pulumi.ResourceOptions | None = None,
         **fields: Any,
     ) -> None:
@@ -101,6 +105,13 @@ class GpuCluster(pulumi.CustomResource):
             key: plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None
         }
         spec = with_files(name, spec)
+        if volumes:
+            from providers.engine import volume_spec
+
+            spec = volume_spec.mounted(spec, {each.volume_name: each.declared for each in volumes})
+            opts = pulumi.ResourceOptions.merge(
+                opts, pulumi.ResourceOptions(depends_on=list(volumes))
+            )
         if spec.get("network") == "managed" and managed_network is None:
             managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
         owner = ownership or one_ownership(

@@ -98,6 +98,26 @@ def clusters_of(config: pulumi.Config) -> dict[str, Any]:
         refuse(error.problems)
 
 
+def volumes_of(config: pulumi.Config) -> dict[str, dict[str, Any]]:
+    """`gpus:volumes` of the stack's configuration, by name; ends the program with all that is wrong
+    with them.
+    """
+    text = config.get("volumes")
+    if text is None:
+        return {}
+    from providers.engine import volume_spec
+    from providers.model import foreign
+
+    try:
+        value = foreign.loads(text)
+    except ValueError:
+        value = text
+    found, problems = volume_spec.declared(value)
+    if problems:
+        refuse(problems)
+    return found
+
+
 def project_folder() -> Path:
     """The project's folder: as the engine says, else the nearest one above that holds a Pulumi.yaml
     (older language hosts do not say it, and run the program in the folder that `main` names).

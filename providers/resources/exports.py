@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.resources.cluster import GpuCluster
+    from providers.resources.volume import GpuVolume
 TOKEN_OUTPUT = "_token"  # noqa: S105 - how an output's name ends
 
 
@@ -85,6 +86,18 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
         "ssh": cluster.ssh,
         "endpoints": cluster.endpoints,
         **({"try": tried} if token_output else {}),
+    }
+
+
+def volume_summary(volume: GpuVolume) -> dict[str, Any]:
+    """What a stack shows of a volume: what it is, where, who has it, and its price a month; no
+    price where none is known.
+    """
+    return {
+        **volume.declared,
+        "native_id": volume.native_id,
+        "users": volume.users,
+        "price_usd_per_month": volume.price_usd_per_month,
     }
 
 

@@ -18,31 +18,35 @@ from providers.resources.config import (
     clusters_of,
     project_folder,
     refuse,
+    volumes_of,
 )
-from providers.resources.exports import summary, token_output
+from providers.resources.exports import summary, token_output, volume_summary
 from providers.resources.network import ManagedNetwork
 from providers.resources.program import end_quietly
+from providers.resources.volume import GpuVolume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 def declare() -> dict[str, GpuCluster]:
-    """Declares every cluster of the stack's configuration (`gpus:world`, `gpus:clusters`) and
-    exports what each came to; by name.
+    """Declares every volume and cluster of the stack's configuration (`gpus:world`, `gpus:volumes`,
+    `gpus:clusters`) and exports what each came to; the clusters by name.
 
     All that is wrong with the configuration is reported at once, before anything is declared, and
     ends the program.
     """
+    from providers.engine import volume_spec
+
     end_quietly()
     check_keys()
     config = pulumi.Config("gpus")
     world = config.get("world") or ""
     if (wrong := world_problem("gpus:world", world or None)) is not None:
         refuse([wrong])
-    clusters = clusters_of(config)
+    clusters, volumes = clusters_of(config), volumes_of(config)
     settings = account_settings(world)
-    specs, problems = _entries(clusters)
+    specs, problems = _entries(clusters, volumes)
     problems += _checked(world, settings, specs)
     if problems:
         raise pulumi.RunError(
@@ -54,6 +58,12 @@ def declare() -> dict[str, GpuCluster]:
         if spec.get("network") == "managed"
     }
     owner = one_ownership(world, settings, list(networks.values()))
+    stored = {
+        name: GpuVolume(name, world=world, settings=settings, ownership=owner, **volume)
+        for name, volume in volumes.items()
+    }
+    if stored:
+        pulumi.export("gpus_volumes", {name: volume_summary(each) for name, each in stored.items()})
     made: dict[str, GpuCluster] = {}
     for name, spec in specs.items():
         made[name] = GpuCluster(
@@ -62,6 +72,7 @@ def declare() -> dict[str, GpuCluster]:
             settings=settings,
             ownership=owner,
             managed_network=networks.get(name),
+            volumes=[stored[each] for each in volume_spec.names(spec) if each in stored],
             **spec,
         )
         with_token = spec.get("expose") == "token"
@@ -73,11 +84,13 @@ def declare() -> dict[str, GpuCluster]:
     return made
 
 
-def _entries(clusters: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def _entries(
+    clusters: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """The clusters as declared, with the content of the files that they name; and what is wrong
     with an entry as a whole.
     """
-    from providers.engine import stack_config
+    from providers.engine import stack_config, volume_spec
 
     specs: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
@@ -94,6 +107,7 @@ def _entries(clusters: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], li
         declared = {
             key: value for key, value in spec.items() if key not in ours and value is not None
         }
+        declared = volume_spec.mounted(declared, volumes)
         specs[name], unreadable = stack_config.with_files(declared, project_folder())
         problems.extend(f"{name}.{problem}" for problem in unreadable)
     return specs, problems

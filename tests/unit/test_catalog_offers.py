@@ -19,7 +19,7 @@ from providers.model.money import micro_usd
 
 SOURCES = Path(generate.__file__).parent / "sources"
 DATA = Path(generate.__file__).parent / "data"
-MADE = ("aws.csv", "gcp.csv", "machines.csv", "modal.csv", "sources.csv")
+MADE = ("aws.csv", "gcp.csv", "machines.csv", "modal.csv", "sources.csv", "volumes.csv")
 
 
 @pytest.fixture(scope="module")

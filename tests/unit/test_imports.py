@@ -96,7 +96,16 @@ def test_in_what_may_name_a_cloud_no_condition_does() -> None:
                 )
 
 
-SEAM = {"account", "log", "not_configured", "offers_for", "remarks", "repriced", "usable"}
+SEAM = {
+    "account",
+    "log",
+    "not_configured",
+    "offers_for",
+    "remarks",
+    "repriced",
+    "usable",
+    "volumes",
+}
 
 
 def test_a_method_of_an_adapter_is_reached_by_its_name() -> None:

@@ -10,6 +10,7 @@ from providers.adapters.base import Console, Credentials, Limits, Manifest, Pric
 from providers.adapters.gcp.vertex import MANIFEST as VERTEX
 from providers.errors import Problem
 from providers.model.capability import Capabilities
+from providers.model.volume import VolumeSales
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
@@ -223,6 +224,24 @@ def declare_network(request: NetworkRequest) -> Mapping[str, Any]:
     return declare(request)
 
 
+def attaches(machine_type: str, kind: str) -> str:
+    """The types of disk that a machine takes instead of this one; empty where it takes it."""
+    from providers.adapters.gcp.volumes import attaches as taken
+
+    return taken(machine_type, kind)
+
+
+STORAGE = VolumeSales(
+    types=(
+        ("pd-balanced", 10, 65_536),
+        ("pd-ssd", 10, 65_536),
+        ("hyperdisk-balanced", 4, 65_536),
+    ),
+    shared=frozenset({"pd-balanced", "pd-ssd"}),
+    attaches=attaches,
+)
+"""Google, "About Persistent Disk" and "About Hyperdisk", 2026-11."""
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -246,6 +265,7 @@ MANIFEST = Manifest(
     ),
     console=Console(ssh=ssh),
     declare_network=declare_network,
+    storage=STORAGE,
     programs=Programs(ends_itself="shutdown -h now", options=("container",)),
 )
 

@@ -11,12 +11,13 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
-from providers.adapters.base import ConsoleLog, OwnAccount, rehearsal_endpoint
+from providers.adapters.base import ConsoleLog, HasVolumes, OwnAccount, rehearsal_endpoint
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import delivery, edits, grouping, lookup, refusals
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp.client import Client, checked_project, default_credentials
 from providers.adapters.gcp.errors import PROVIDER, Context
+from providers.adapters.gcp.volumes import Disks
 from providers.errors import (
     CloudError,
     HalfMade,
@@ -74,7 +75,7 @@ def _live(project: str, endpoint: str | None) -> Gcp:
     return Gcp(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint))
 
 
-class Gcp(ConsoleLog, OwnAccount):
+class Gcp(ConsoleLog, OwnAccount, HasVolumes):
     """Compute Engine in one world and project. Safe from several threads."""
 
     def __init__(
@@ -104,6 +105,10 @@ class Gcp(ConsoleLog, OwnAccount):
         """The project that everything here is made in and looked up in."""
         return {"project": self.client.project}
 
+    @property
+    def volumes(self) -> Disks:
+        return Disks(self.client, self._sleep)
+
     def offers(self) -> Sequence[Offer] | None:
         """None: Google has no price list that is open without an account; the dated catalog is the
         best there is.
@@ -123,13 +128,15 @@ class Gcp(ConsoleLog, OwnAccount):
     def submit(self, order: Order) -> Ticket:
         """One POST. `requestId` is the order's token, so that Google does the work once.
 
-        Before it, reads: of a region's zones (once), of a named reservation (each time).
+        Before it, reads: of a region's zones (once), of a named reservation and of the volumes
+        that it mounts (each time).
         """
         asked = order
         order, bound = self._reserved(order)
         first = order.candidates[0]
         context = self.context(order)
-        call = native.creating_call(order, bound=bound)
+        disks = self.volumes.sources(order)
+        call = native.creating_call(order, bound=bound, disks=disks)
         if call.method == grouping.REGIONAL and first.zone:
             call = native.creating_call(order, self._region_zones(first.region), bound=bound)
         try:

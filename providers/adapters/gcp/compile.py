@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.gcp import between_nodes, fabric, machines
+from providers.adapters.gcp import between_nodes, fabric, machines, volumes
 from providers.adapters.gcp.grouping import INSERT, REGIONAL, ZONAL
 from providers.adapters.gcp.host import DEFAULT_DISK_GIB
 from providers.adapters.gcp.machine_metadata import metadata_of
@@ -32,7 +32,7 @@ from providers.model.duration import text as duration_text
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from providers.model.machine import Label, Order, Setup
     from providers.model.offer import Candidate
@@ -71,12 +71,19 @@ def owner_labels(label: Label) -> dict[str, str]:
     }
 
 
-def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool = False) -> Call:
+def creating_call(
+    order: Order,
+    region_zones: Sequence[str] = (),
+    *,
+    bound: bool = False,
+    disks: Mapping[str, str] = {},
+) -> Call:
     """The call that makes all of the order's nodes in one zone, or none.
 
     `region_zones` are all zones of the region: those that the order does not list are denied, since
     Google considers every zone that is not. `bound`: the order's reservation was delivered by a
-    future reservation. Raises Unsupported where the order cannot be said to Google (a kind of
+    future reservation. `disks` are those of its volumes, by the volume's name. Raises Unsupported
+    where the order cannot be said to Google (a kind of
     capacity that it does not sell of the machine, a time limit beyond its range, more local SSD
     than the machine takes).
     """
@@ -85,7 +92,7 @@ def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool
     types = tuple(dict.fromkeys(candidate.machine_type for candidate in order.candidates))
     for candidate in order.candidates:
         _check(order, candidate, options)
-    if first.capacity == FLEX_START and len(order.node_names) == 1:
+    if len(order.node_names) == 1 and (first.capacity == FLEX_START or disks):
         if not first.zone:
             raise Unsupported(
                 f"gcp {first.region} {first.machine_type}: wanted a zone, since Flex-start waits in"
@@ -99,11 +106,13 @@ def creating_call(order: Order, region_zones: Sequence[str] = (), *, bound: bool
             INSERT,
             first.region,
             first.zone,
-            _instance(order, first, options),
+            _instance(order, first, options, disks, bound=bound),
             _notes(order, options, bound=bound),
         )
     zones = tuple(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
     properties = _properties(order, first, options, bound=bound)
+    # Names where `instances.insert` takes URLs.
+    properties["disks"] += volumes.attached(order, disks, "") if disks else []
     count = len(order.node_names)
     body: dict[str, Any] = {
         "count": str(count),
@@ -352,17 +361,29 @@ def _properties(
     return body
 
 
-def _instance(order: Order, candidate: Candidate, options: Options) -> dict[str, Any]:
-    """The body of `instances.insert`, the only call that can wait for capacity."""
+def _instance(
+    order: Order,
+    candidate: Candidate,
+    options: Options,
+    disks: Mapping[str, str],
+    *,
+    bound: bool = False,
+) -> dict[str, Any]:
+    """The body of `instances.insert`, the only call that can wait for capacity, and that attaches a
+    disk to be written to.
+    """
     zone = candidate.zone
-    body = _properties(order, candidate, options)
+    body = _properties(order, candidate, options, bound=bound)
     body["name"] = order.node_names[0]
     body["machineType"] = f"zones/{zone}/machineTypes/{candidate.machine_type}"
     body["disks"] = _disks(order, candidate, options, body["labels"], f"zones/{zone}/diskTypes/")
+    body["disks"] += volumes.attached(order, disks, f"zones/{zone}/disks/") if disks else []
     for accelerator in body.get("guestAccelerators", ()):
         accelerator["acceleratorType"] = (
             f"zones/{zone}/acceleratorTypes/{accelerator['acceleratorType']}"
         )
+    if candidate.capacity != FLEX_START:
+        return body
     # Longer than this run waits: a later run waits on, and Google itself ends the queue.
     wait_s = 0 if order.wait_s < QUEUE_MIN_S else QUEUE_MAX_S
     body["params"] = {"requestValidForDuration": {"seconds": str(wait_s)}}

@@ -56,7 +56,7 @@ def set_state(client: Client, sleep: Callable[[float], None], handle: Handle, st
             lambda s: s.instances().stop(**rest) if stops else s.instances().start(**rest),
             context,
         )
-        _finish(client, sleep, operation, f"zones/{zone}", context)
+        finish(client, sleep, operation, f"zones/{zone}", context)
         instance = look()
     waited = 0.0
     while instance.get("status") in under_way and waited < EDIT_WAIT_S:
@@ -177,17 +177,18 @@ def _edit(
             if last or error.code != "conditionNotMet":
                 raise
         else:
-            _finish(client, sleep, operation, f"zones/{zone}", context)
+            finish(client, sleep, operation, f"zones/{zone}", context)
             return
 
 
-def _finish(
+def finish(
     client: Client,
     sleep: Callable[[float], None],
     operation: Mapping[str, Any],
     scope: str,
     context: Context,
 ) -> None:
+    """Waits until an operation is done. Raises its refusal, or Transient after some time."""
     waited, pause = 0.0, 0.1
     while operation.get("status") != "DONE":
         if waited >= EDIT_WAIT_S:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.model.machine import Handle, Label, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
+from providers.model.volume import VolumeMount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +35,7 @@ def order_in(raw: Mapping[str, Any]) -> Order:
     through.
     """
     setup = {name: _tuples(value) for name, value in raw["setup"].items() if name in Setup._fields}
+    setup["volumes"] = tuple(VolumeMount(*each) for each in setup.get("volumes") or ())
     return Order(
         Label(*raw[_LABEL]),
         raw["token"],

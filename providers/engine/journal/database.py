@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 10.0
 """How long a process waits for another one that is writing."""
-_VERSION = 4
+_VERSION = 5
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -59,6 +59,8 @@ CREATE TABLE IF NOT EXISTS claims (
 CREATE TABLE IF NOT EXISTS owners (
     world TEXT NOT NULL, owner TEXT NOT NULL, project TEXT NOT NULL, stack TEXT NOT NULL, looks
   INTEGER NOT NULL, PRIMARY KEY (world, owner));
+CREATE TABLE IF NOT EXISTS volumes (world TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,
+  intent TEXT NOT NULL, created_at REAL NOT NULL, PRIMARY KEY (world, owner, name));
 CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, backend TEXT NOT
   NULL, PRIMARY KEY (world, owner));
 """

@@ -14,6 +14,7 @@ from providers.engine.journal import leases as _leases
 from providers.engine.journal import orders as _orders
 from providers.engine.journal import owners as _owners
 from providers.engine.journal import placements as _placements
+from providers.engine.journal import volumes as _volumes
 from providers.engine.journal.database import Database
 
 
@@ -61,6 +62,10 @@ class Journal(Database):
     holder = _leases.holder
     drop = _leases.drop
     leased = _leases.leased
+
+    intend_volume = _volumes.intend_volume
+    intended_volume = _volumes.intended_volume
+    settled_volume = _volumes.settled_volume
 
     owned = _owners.owned
     owners = _owners.find

@@ -38,7 +38,10 @@ def compose(
     section = _options(spec, head.provider)
     manifest = world.manifests.get(head.provider)
     group = _same_terms(spec, pending)
-    if manifest is not None and manifest.limits.together is not None:
+    if spec.setup.volumes:
+        # A disk is attached by a call for one machine type in its zone.
+        group = group[:1]
+    elif manifest is not None and manifest.limits.together is not None:
         group = group[: max(1, manifest.limits.together(tuple(group), section))]
     size = min(max(1, adapter.group(tuple(group))), len(group))
     token = str(uuid.uuid4())

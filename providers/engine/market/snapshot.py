@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog.table import OfferTable
 from providers.engine.market.host_fit import hosting
+from providers.engine.market.mounting import parted
 from providers.model.placement import Placement
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Market(NamedTuple):
             fits=fits,
             closed=why_unreachable(ask, known),
             hosted=hosted,
+            parted=parted(ask, self.manifests),
         )
 
 

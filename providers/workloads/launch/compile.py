@@ -75,14 +75,16 @@ def program(
         mounts=workload.mounts,
         registry=workload.registry,
         workdir=workload.workdir,
+        volumes=workload.volumes,
     )
 
 
 def _models(workload: Workload) -> tuple[str, ...]:
     """The models that are paths on the machine, but those among the checkpoints or in a mounted
-    bucket, which containers see anyway.
+    bucket or volume, which containers see anyway.
     """
-    seen = tuple(f"{mount.path.rstrip('/')}/" for mount in workload.mounts)
+    folders = [mount.path for mount in workload.mounts] + [each.path for each in workload.volumes]
+    seen = tuple(f"{path.rstrip('/')}/" for path in folders)
     if workload.checkpoint is not None:
         seen += (f"{workload.checkpoint.path.rstrip('/')}/",)
     paths = (task.model.rstrip("/") for task in workload.tasks if is_path(task.model))

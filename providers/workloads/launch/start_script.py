@@ -16,6 +16,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from providers.model import shell
+from providers.model.volume import VOLUME_IDS
 from providers.model.workload import CONSOLE, RELEASE, ROOT
 from providers.workloads.launch.images import SHELL
 
@@ -59,9 +60,12 @@ _STEPS = {
     "peers": "wait_for_peers",
     "token": "wait_for_token",
     "mounts": "mount_buckets",
+    "volumes": "mount_volumes",
     "workdir": "wait_for_workdir",
 }
 """By part of the script, in order: what it installs, and what its command waits for."""
+VOLUME_WAIT_S = 600
+"""How long a volume may take to be attached."""
 WORKDIR_WAIT_S = 6 * 3_600
 """How long it waits for a folder, which may come over a slow line."""
 
@@ -77,12 +81,13 @@ def script(
     """The whole text. Several nodes wait until the engine has written their addresses to `peers` in
     the folder; the first one leads. `release` is the line that ends the machine after a job with
     `on_done: release` (nothing: it stays). `inside`: it runs in the program's own image already,
-    where the provider itself has mounted its buckets. `lent`: in a lease on a machine of the user's
-    own. `gated`: nothing of it begins before the engine has written `go` there.
+    where the provider itself has mounted its buckets and volumes. `lent`: in a lease on a machine
+    of the user's own. `gated`: nothing of it begins before the engine has written `go` there.
     """
     kept, job = program.checkpoint, program.kind == "job"
     to = "" if kept is None or kept.to.startswith("volume:") else kept.to
     image, mounts = ("", ()) if inside else (program.image, program.mounts)
+    volumes = () if inside else program.volumes
     nodes = program.nodes if program.rendezvous else ""
     env = [
         f"{index} {name}={value}"
@@ -150,6 +155,15 @@ def script(
             "mount_paths": [mount.path.rstrip("/") for mount in mounts],
             "mount_sources": [mount.source for mount in mounts],
             "mount_modes": ["rw" if mount.writable else "ro" for mount in mounts],
+        }
+    if volumes:
+        parts.append("volumes")
+        given |= {
+            "volume_ids": VOLUME_IDS,
+            "volume_wait": VOLUME_WAIT_S,
+            "volume_names": [volume.name for volume in volumes],
+            "volume_paths": [volume.path.rstrip("/") for volume in volumes],
+            "volume_modes": ["rw" if volume.writable else "ro" for volume in volumes],
         }
     if nodes:
         parts.append("peers")

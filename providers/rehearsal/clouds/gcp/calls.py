@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.rehearsal.clouds.gcp import bulk, filters, reservations, surroundings, things, vms
+from providers.rehearsal.clouds.gcp import (
+    bulk,
+    disks,
+    filters,
+    reservations,
+    surroundings,
+    things,
+    vms,
+)
 from providers.rehearsal.clouds.gcp.wire import ROOT, Json, Refusal, invalid, missing
 
 if TYPE_CHECKING:
@@ -168,6 +176,12 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
     "firewalls.insert": surroundings.insert_firewall,
     "firewalls.get": surroundings.get_firewall,
     "firewalls.delete": surroundings.delete,
+    "disks.insert": disks.insert,
+    "disks.get": disks.get,
+    "disks.aggregatedList": _gather("disk", disks.listed),
+    "disks.resize": disks.resize,
+    "disks.setLabels": disks.set_labels,
+    "disks.delete": surroundings.delete,
     "futureReservations.insert": reservations.insert_future,
     "futureReservations.aggregatedList": _gather("futureReservation", reservations.listed_future),
     "reservations.insert": reservations.insert,

@@ -182,8 +182,12 @@ def disks(store: Store) -> tuple[str, ...]:
             "SELECT zone, name, vm, auto_delete FROM gcp_disk WHERE project = ? ORDER BY id",
             (PROJECT,),
         )
-        return tuple(
+        own = [
             f"zones/{zone}/{name}"
             for zone, name, vm, auto_delete in found
             if vm in machines_now or not auto_delete
+        ]
+        return (
+            *own,
+            *(f"{scope}/{name}" for _, scope, name, _ in rows.resources(PROJECT, "disks")),
         )

@@ -38,6 +38,7 @@ SERVED = {
     "networks": "insert get delete",
     "subnetworks": "insert get delete",
     "firewalls": "insert get delete",
+    "disks": "insert get aggregatedList delete resize setLabels",
 }
 """Resource -> the methods that the stand-in answers: those that the product calls, and the inserts
 of what it finds (reservations).

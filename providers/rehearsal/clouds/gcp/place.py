@@ -382,6 +382,18 @@ def _disk(rows: Rows, vm: Vm, index: int, given: Json, wish: Wish) -> Json:
     scratch = given.get("type") == "SCRATCH"
     name = start.get("diskName") or (vm.name if given.get("boot") else f"{vm.name}-{index}")
     link = f"{ROOT}/projects/{vm.project}/zones/{vm.zone}"
+    if given.get("source"):
+        return {
+            "kind": "compute#attachedDisk",
+            "type": "PERSISTENT",
+            "mode": given.get("mode", "READ_WRITE"),
+            "boot": False,
+            "autoDelete": bool(given.get("autoDelete")),
+            "deviceName": given.get("deviceName", f"persistent-disk-{index}"),
+            "index": index,
+            "interface": given.get("interface", "SCSI"),
+            "source": f"{link}/disks/{tail(given['source'])}",
+        }
     size = str(start.get("diskSizeGb") or given.get("diskSizeGb") or (375 if scratch else 10))
     out: Json = {
         "kind": "compute#attachedDisk",

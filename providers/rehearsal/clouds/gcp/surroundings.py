@@ -1,4 +1,4 @@
-"""Networks, subnetworks and firewalls, and how any of these is written and removed, and
+"""Networks, subnetworks and firewalls, and how any of these is written and removed, disks and
 reservations too. Owns their rows' bodies.
 """
 
@@ -26,6 +26,7 @@ _KINDS = {
     "networks": "network",
     "subnetworks": "subnetwork",
     "firewalls": "firewall",
+    "disks": "disk",
     "reservations": "reservation",
     "futureReservations": "futureReservation",
 }
@@ -41,10 +42,10 @@ def _scope(call: Call) -> str:
     return f"regions/{things.known_region(call)}" if "region" in call.path else "global"
 
 
-def _one(call: Call) -> tuple[int, str, str, Json]:
-    """(id, scope, name, body) of the one that the path names. Raises 404."""
+def one(call: Call, named: str = "") -> tuple[int, str, str, Json]:
+    """(id, scope, name, body) of the one that the path names, by this part of it. Raises 404."""
     kind, scope = _kind(call), _scope(call)
-    name = call.path[_KINDS[kind]]
+    name = call.path[named or _KINDS[kind]]
     found = call.rows.resources(call.project, kind, scope, name)
     if not found:
         raise missing(f"projects/{call.project}/{scope}/{kind}/{name}")
@@ -81,7 +82,7 @@ def added(call: Call, body: Json) -> Json:
 
 def delete(call: Call) -> Json:
     """Removes one of these, unless something uses it."""
-    number, scope, _, body = _one(call)
+    number, scope, _, body = one(call)
     user = _user(call, body)
     if user:
         own, other = body["selfLink"].removeprefix(f"{ROOT}/"), user.removeprefix(f"{ROOT}/")
@@ -109,6 +110,10 @@ def _user(call: Call, body: Json) -> str:
             if any(
                 link in (nic["network"], nic["subnetwork"]) for nic in vm.body["networkInterfaces"]
             ):
+                return vm.link()
+    if kind == "disks":
+        for vm in call.rows.vms("project = ?", (call.project,)):
+            if any(disk.get("source") == link for disk in vm.body["disks"]):
                 return vm.link()
     return ""
 
@@ -223,7 +228,7 @@ def get_subnetwork(call: Call) -> Json:
 
 def get_firewall(call: Call) -> Json:
     """One rule. Raises 404."""
-    return _one(call)[3]
+    return one(call)[3]
 
 
 def insert_firewall(call: Call) -> Json:

@@ -142,7 +142,7 @@ def read(
         "SPOT" if scheduling.get("preemptible") else "STANDARD"
     )
     specific = affinity.get("consumeReservationType") == "SPECIFIC_RESERVATION"
-    _disks(project, zone, machine, spec.get("disks") or [], field, bulk=bulk)
+    _disks(rows, project, zone, machine, spec.get("disks") or [], field, bulk=bulk)
     run_s = run_limit(rows, scheduling, field)
     check_scheduling(
         machine, count, scheduling, model, run_s, affinity, spec, field, specific=specific
@@ -237,7 +237,14 @@ def _gpus(
 
 
 def _disks(
-    project: str, zone: str, machine: MachineType, given: list[Json], field: str, *, bulk: bool
+    rows: Rows,
+    project: str,
+    zone: str,
+    machine: MachineType,
+    given: list[Json],
+    field: str,
+    *,
+    bulk: bool,
 ) -> None:
     if not any(disk.get("boot") for disk in given):
         raise invalid(f"{field}.disks", "", "A boot disk must be specified.")
@@ -267,11 +274,10 @@ def _disks(
                 )
             continue
         if disk.get("source"):
-            raise invalid(
-                f"{where}.source",
-                disk["source"],
-                "Existing disks are not served by this stand-in: give initializeParams.",
-            )
+            from providers.rehearsal.clouds.gcp import disks
+
+            disks.attachment(rows, project, zone, disk, where, bulk=bulk)
+            continue
         if machines.disk_refusal(machine.name, kind):
             raise Refusal(
                 400,

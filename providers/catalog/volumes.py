@@ -1,0 +1,53 @@
+"""What a volume costs a month, by the bundled prices. Owns the reading of `data/volumes.csv`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.catalog.offers import lines
+
+if TYPE_CHECKING:
+    from providers.model.volume import VolumeSpec
+
+
+class VolumePrice(NamedTuple):
+    """Micro-dollars for a GiB and month beyond `free_gib`; as of which day, and by which source."""
+
+    micro_usd_per_gib: int
+    free_gib: int
+    as_of: str
+    source: str
+
+    def per_month(self, size_gib: int) -> int | None:
+        """Micro-dollars a month for so many GiB; None where the size is not known beforehand."""
+        return max(0, size_gib - self.free_gib) * self.micro_usd_per_gib if size_gib else None
+
+
+@cache
+def _prices() -> dict[tuple[str, str, str], VolumePrice]:
+    sources = {source: (as_of, text) for source, as_of, text in lines("sources.csv")}
+    return {
+        (provider, kind, region): VolumePrice(int(micro), int(free), *sources[source])
+        for provider, kind, region, micro, free, source in lines("volumes.csv")
+    }
+
+
+def price(spec: VolumeSpec, region: str) -> VolumePrice | None:
+    """The price of such a volume in a region; None where no source has one."""
+    return _prices().get((spec.provider, spec.type, region))
+
+
+def words(spec: VolumeSpec, region: str) -> str:
+    """`$50.00/month (as of 2025-03-06, ...)`; `price unknown` where no source has one."""
+    found = price(spec, region)
+    if found is None:
+        return "price unknown"
+    total = found.per_month(spec.size_gib)
+    what = (
+        f"${total / 1e6:,.2f}/month"
+        if total is not None
+        else f"${found.micro_usd_per_gib / 1e6:.2f} a GiB and month of what is stored"
+        + (f" beyond {found.free_gib:,} GiB" if found.free_gib else "")
+    )
+    return f"{what} (as of {found.as_of}, {found.source})"

@@ -1,0 +1,182 @@
+"""One volume by the engine on the rehearsal clouds: made once whatever is cut short, kept, taken over
+by its own stack only, and deleted for good.
+"""
+
+import asyncio
+
+import pytest
+
+from providers.adapters.guard import Volumes
+from providers.engine import volumes
+from providers.engine.journal.journal import Journal
+from providers.engine.runtime.world import open_world
+from providers.errors import GpusError, HalfMade, OutcomeUnknown, QuotaExceeded, Unsupported
+from providers.model.machine import Handle
+from providers.model.volume import READY, Volume, VolumeSpec, stack_id
+from providers.rehearsal.store import open_store
+
+OWNER, LATER = "aabbccddeeff", "001122334455"
+STACK = stack_id("project", "stack")
+SPECS = {
+    "gcp": VolumeSpec("data", "gcp", "us-central1-a", 200, "pd-balanced"),
+}
+CREATES = {"gcp": "disks.insert"}
+
+
+class Rig:
+    """One cloud's volumes; every verb is another process's."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider, self.spec = provider, SPECS[provider]
+        self.store = open_store()
+        self.lines: list[str] = []
+
+    def do(self, work):
+        world = open_world("rehearsal", {}, lambda _severity, text: self.lines.append(text))
+        try:
+            return asyncio.run(work(world))
+        finally:
+            world.close()
+
+    def create(self, owner=OWNER, former=(), **changes):
+        spec = self.spec._replace(**changes)
+        return self.do(lambda world: volumes.create(world, spec, owner, STACK, former, "a title"))
+
+    def all(self):
+        return self.do(_listed(self.provider))
+
+
+def _listed(provider):
+    async def listed(world):
+        return world.adapter(provider).volumes.find()
+
+    return listed
+
+
+@pytest.fixture(params=sorted(SPECS))
+def rig(request, tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    return Rig(request.param)
+
+
+def test_a_volume_is_made_once_grows_and_is_deleted_for_good(rig) -> None:
+    made = rig.create()
+    assert made.spec == rig.spec and (made.owner, made.stack, made.users) == (OWNER, STACK, ())
+    assert rig.create() == made
+    assert rig.create(size_gib=300).spec.size_gib == 300
+    assert len(rig.all()) == 1
+    rig.do(lambda world: volumes.delete(world, "data", made.handle))
+    assert rig.do(lambda world: volumes.read(world, made.handle)) is None
+    rig.do(lambda world: volumes.delete(world, "data", made.handle))
+    assert rig.all() == []
+
+
+@pytest.mark.parametrize("fault", ["reply-lost", "error-after", "malformed", "twice"])
+def test_a_lost_answer_makes_no_second_volume(rig, fault) -> None:
+    rig.store.add_fault(rig.provider, CREATES[rig.provider], fault)
+    assert rig.create().status == READY
+    assert len(rig.all()) == 1
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_run_killed_before_it_recorded_the_volume_leaves_the_next_one_the_same(
+    rig, monkeypatch
+) -> None:
+    """The call was answered; nothing was written down of that."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "settled_volume", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            rig.create()
+    (there,) = rig.all()
+    assert rig.create() == there
+    assert len(rig.all()) == 1
+
+
+def test_what_the_stack_left_is_taken_over_by_it_and_by_nobody_else(rig) -> None:
+    made = rig.create()
+    with pytest.raises(GpusError) as caught:
+        rig.create(owner=LATER)
+    assert "pulumi import gpu:index:Volume data rehearsal/" in str(caught.value)
+    again = rig.create(owner=LATER, former=(OWNER,))
+    assert again.handle == made.handle and again.owner == LATER
+    assert any("taking over" in line for line in rig.lines)
+    other = stack_id("project", "another")
+    beside = rig.do(lambda world: volumes.create(world, rig.spec, "f" * 12, other))
+    assert beside.handle != made.handle and len(rig.all()) == 2
+
+
+def test_a_quota_that_is_too_small_is_told_and_nothing_is_left_to_settle(rig) -> None:
+    rig.store.add_fault(rig.provider, CREATES[rig.provider], "quota")
+    with pytest.raises(QuotaExceeded):
+        rig.create()
+    assert rig.all() == []
+    assert rig.create(size_gib=250).spec.size_gib == 250
+
+
+def test_a_volume_of_another_place_or_type_is_not_taken_for_the_declared_one(rig) -> None:
+    rig.create()
+    with pytest.raises(GpusError, match="copy the data"):
+        rig.create(type="pd-ssd")
+
+
+class Lagging:
+    """A store whose lists show nothing, and whose answers are lost; it does one token's work
+    once.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[str, Volume] = {}
+        self.answers = 0
+
+    def create(self, order):
+        handle = Handle("gcp", f"projects/p/zones/z/disks/d{len(self.made)}")
+        made = self.made.setdefault(
+            order.token, Volume(handle, order.spec, READY, order.owner, order.stack)
+        )
+        if not self.answers:
+            raise OutcomeUnknown("lost", provider="gcp")
+        return made
+
+    def find(self, *, owner="", stack="", name=""):
+        return []
+
+    def look(self, handle):
+        return next((each for each in self.made.values() if each.handle == handle), None)
+
+    def _never(self, *_):
+        raise AssertionError("nothing of a volume is to be changed")
+
+    grow = claim = delete = _never
+
+
+def test_while_nothing_is_certain_every_run_sends_the_same_token(tmp_path, monkeypatch) -> None:
+    """Two runs end without an answer; the third one learns of the volume that the first one made."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    rig, cloud = Rig("gcp"), Lagging()
+    monkeypatch.setattr(
+        "providers.adapters.guard.Cloud.volumes",
+        property(lambda self: Volumes(cloud, self._readable)),
+    )
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown, match="the same token"):
+            rig.create()
+    cloud.answers = 1
+    assert rig.create().status == READY
+    assert len(cloud.made) == 1
+
+
+def test_a_volume_in_use_is_not_deleted(rig, monkeypatch) -> None:
+    made = rig.create()
+    monkeypatch.setattr(volumes, "WAIT_S", 0.0)
+    monkeypatch.setattr(Volumes, "look", lambda _self, _handle: made._replace(users=("train-1",)))
+    with pytest.raises(HalfMade, match="attached to train-1; it is still billed"):
+        rig.do(lambda world: volumes.delete(world, "data", made.handle))
+    monkeypatch.undo()
+
+
+def test_a_provider_without_volumes_says_so(rig) -> None:
+    with pytest.raises(Unsupported, match="clore has no volumes"):
+        rig.do(_listed("clore"))
