@@ -52,8 +52,19 @@ state() {
 # Everything started under a lease has it in its environment, whatever session it went to.
 processes() { grep -ls -e "GPUS_$2=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3; }
 
-containers() {
-  ! command -v docker >/dev/null || docker ps -aq --filter "label=gpus.lease=$1" 2>/dev/null
+# within SECONDS COMMAND...: what hangs, as a driver or Docker may, holds up nobody else's lease.
+within() { timeout -k 5 "$@" 2>/dev/null; }
+
+# cleared LEASE: whether it is over and no container of it is left. A Docker that does not tell is
+# no answer.
+cleared() {
+  [ -e "$leases/$1/own/containers" ] || return 0
+  is_over "$1" && [ -z "$(processes "$1" LEASE)" ] || return
+  found=$(within 10 docker ps -aq --filter "label=gpus.lease=$1") || return
+  [ -n "$found" ] || return 0
+  # shellcheck disable=SC2086 # one word a container
+  within 60 docker rm -f $found >/dev/null
+  return 1
 }
 
 # edit LEASE NAME=VALUE...: writes it anew, whole.
@@ -85,24 +96,20 @@ advance() {
   if ! is_lost "$1"; then
     pids=$(processes "$1" LEASE)
     if [ -n "$pids" ]; then
-      asked=$(cat "$leases/$1/asked" 2>/dev/null)
+      since=$(cat "$leases/$1/asked" 2>/dev/null)
       signal=
-      if [ -z "$asked" ]; then
+      if [ -z "$since" ]; then
         now >"$leases/$1/asked"
         signal=TERM
-      elif [ "$(now)" -ge $((asked + grace)) ]; then
+      elif [ "$(now)" -ge $((since + grace)) ]; then
         signal=KILL
       fi
       # shellcheck disable=SC2086 # one word a process
       [ -z "$signal" ] || kill "-$signal" $pids 2>/dev/null
       return 0
     fi
-    found=$(containers "$1")
-    # shellcheck disable=SC2086 # one word a container
-    if [ -n "$found" ]; then
-      docker rm -f $found >/dev/null 2>&1
-      return 0
-    fi
+    # Its keeper alone asks Docker, and not under the lock.
+    [ ! -e "$leases/$1/own/containers" ] || [ "${clear:-}" = "$1" ] || return 0
   fi
   free "$1"
 }
@@ -117,18 +124,28 @@ tell_leases() {
     echo "over $token $(sed -n "s/^gpus-lease $token //p" "$logs/$token.log" | tail -n 1)"
 }
 
-tell_cards() {
+ask_cards() {
   command -v nvidia-smi >/dev/null || finish no-smi
-  found=$(nvidia-smi --query-gpu=index,uuid,memory.total,driver_version,name \
-    --format=csv,noheader,nounits 2>/dev/null) || finish no-driver
+  found=$(within 30 nvidia-smi --query-gpu=index,uuid,memory.total,driver_version,name \
+    --format=csv,noheader,nounits) || finish no-driver
+  ask_use
+}
+
+# On which cards somebody runs something. A driver that does not tell is not a free card.
+ask_use() {
+  apps=$(within 30 nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader) ||
+    finish no-driver
+}
+
+tell_cards() {
   echo "$found" | sed 's/^/card /'
   in_use | sed 's/^/used /'
 }
 
-# Cards on which somebody runs something without a lease.
+# Of those cards, the ones without a lease.
 in_use() {
-  nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader 2>/dev/null | sort -u |
-    while read -r used; do lent | grep -qxF "$used" || echo "$used"; done
+  echo "$apps" | sort -u |
+    while read -r used; do [ -z "$used" ] || lent | grep -qxF "$used" || echo "$used"; done
 }
 
 lent() {
@@ -148,6 +165,7 @@ take() {
   [ ! -e "$logs/$token.log" ] || finish over
   command -v nvidia-smi >/dev/null || finish no-smi
   for tool in setsid bash; do command -v "$tool" >/dev/null || finish no-tool; done
+  ask_use
   not_free=$(lent; in_use)
   chosen='' number=0
   for card in $cards; do
@@ -164,8 +182,8 @@ take() {
   if played; then
     echo $(($(now) + ${GPUS_BEGINS_S:-0})) >"$leases/$token/begun"
   else
-    detached keep
-    [ -z "$script" ] || detached job
+    detached keep "$token"
+    [ -z "$script" ] || detached job "$token"
     [ -n "$script" ] || now >"$leases/$token/begun"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
       [ ! -e "$leases/$token/begun" ] || break
@@ -207,6 +225,7 @@ SMI
   ! command -v docker >/dev/null || cat >"$own/bin/docker" <<DOCKER || return
 #!/bin/bash
 [ "\$1" = run ] || [ "\$1" = create ] || exec $(command -v docker) "\$@"
+>$there/containers
 words=("\$1" --label gpus.lease=$token) before=\$1
 for word in "\${@:2}"; do
   [ "\$before \$word" != "--gpus all" ] || word='"device=$listed"'
@@ -223,20 +242,31 @@ DOCKER
   )
 }
 
-# detached VERB: this program once more, in a session of its own that outlives the login.
+# detached VERB LEASE: a lease's program once more, in a session of its own that outlives the login.
 detached() {
   scope=''
   if [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ] &&
     systemd-run --scope --quiet true </dev/null >/dev/null 2>&1; then
     scope='systemd-run --scope --quiet --collect'
   fi
+  mark=''
+  [ "$1" != keep ] || mark="GPUS_KEEPER=$2"
   # shellcheck disable=SC2086 # several words
-  GPUS_VERB=$1 setsid $scope sh "$leases/$token/own/agent" </dev/null >/dev/null 2>&1 9<&- &
+  env $mark GPUS_VERB="$1" setsid $scope sh "$leases/$2/own/agent" \
+    </dev/null >/dev/null 2>&1 9<&- &
+}
+
+# kept LEASE: the keeper of one's own lease is started anew where something has ended it.
+kept() {
+  owner=$(stat -c %u "$leases/$1/own/agent" 2>/dev/null)
+  [ "$owner" != "$(id -u)" ] || [ -n "$(processes "$1" KEEPER)" ] || detached keep "$1"
 }
 
 # Ends the lease in time, though nobody asks; a file that is touched is not tidied away meanwhile.
 keep() {
   while [ -d "$leases/$token" ]; do
+    clear=''
+    ! cleared "$token" || clear=$token
     if flock -w 10 9; then
       advance "$token"
       flock -u 9
@@ -257,8 +287,9 @@ release() {
   if [ -d "$leases/$token" ]; then
     [ -n "$(value "$token" ending)" ] ||
       edit "$token" "ending=$1" "end=$(($(now) + ${GPUS_DELETE_S:-0}))"
+    # The one that is there may sleep a while yet. Before anything is ended: this may be what ends.
+    played || detached keep "$token"
     advance "$token"
-    [ ! -d "$leases/$token" ] || played || detached keep
   fi
   tell_leases
   finish ok
@@ -269,37 +300,34 @@ tell_log() {
   tail -c "$log_bytes" "$leases/$token/own$work/log" 2>/dev/null ||
     tail -c "$log_bytes" "$logs/$token.log" 2>/dev/null
   echo
-  finish ok
 }
 
 main() {
-  case "$verb" in
-    keep | job)
-      # Begun with the words of the call that took the lease, and marked as its own.
-      if [ -z "${GPUS_LEASE:-}${GPUS_KEEPER:-}" ]; then
-        if [ "$verb" = keep ]; then
-          export GPUS_KEEPER="$token"
-          exec sh "$leases/$token/own/agent"
-        fi
-        # shellcheck source=/dev/null
-        . "$leases/$token/own/env" && unset GPUS_VERB &&
-          { now >"$leases/$token/begun"; exec bash "$leases/$token/own$boot_script"; }
-        exit 1
-      fi
-      ;;
-  esac
-  command -v flock >/dev/null || finish no-tool
+  if [ "$verb" = job ]; then
+    # shellcheck source=/dev/null
+    . "$leases/$token/own/env" && unset GPUS_VERB &&
+      { now >"$leases/$token/begun"; exec bash "$leases/$token/own$boot_script"; }
+    exit 1
+  fi
+  for tool in flock timeout; do command -v "$tool" >/dev/null || finish no-tool; done
   [ -d "$root" ] || { mkdir -p "$root" && chmod 1777 "$root"; } 2>/dev/null || finish no-right
   for folder in "$leases" "$logs" "$trash"; do
     [ -d "$folder" ] || { mkdir "$folder" && chmod 1777 "$folder"; } 2>/dev/null || finish no-right
   done
   exec 9<"$root" || finish no-right
   [ "$verb" != keep ] || { keep; exit 0; }
+  # Not under the lock: a driver may be slow, and so may be who reads a log.
+  [ "$verb" != facts ] || ask_cards
+  [ "$verb" != log ] || { tell_log; finish ok; }
   # Who asks from elsewhere asks again; what ends its own lease would not.
   patience=15
   [ "$verb" != "done" ] || patience=600
   flock -w "$patience" 9 || finish busy
-  for each_one in $(all_leases); do advance "$each_one"; done
+  for each_one in $(all_leases); do
+    advance "$each_one"
+    # What runs in a lease has that lease's variables.
+    played || [ "$verb" = "done" ] || kept "$each_one"
+  done
   case "$verb" in
     facts)
       tell_cards
@@ -317,7 +345,6 @@ main() {
       ;;
     release) release released ;;
     done) release "done" ;;
-    log) tell_log ;;
     *) finish no-verb ;;
   esac
   finish ok

@@ -96,7 +96,7 @@ TABLE: dict[str, Row] = {
     "no-tool": Row(
         errors.Unsupported,
         MACHINE,
-        "lacks flock, setsid or bash; install util-linux and bash",
+        "lacks flock, setsid, timeout or bash; install util-linux, coreutils and bash",
         _AGENT,
         _SEEN,
     ),
