@@ -148,17 +148,23 @@ class Project:
                 found.append(int(folder.name))
         return found
 
-    def rehearse(self, *words: str) -> str:
+    def gpus(self, *words: str, code: int = 0) -> str:
+        """What a command of `gpus` writes, on both streams; it ends with that exit code."""
         done = subprocess.run(
-            [str(BIN / "gpus"), "rehearse", *words],
+            [str(BIN / "gpus"), *words],
             check=False,
             env=self.env,
+            cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        said = done.stdout + done.stderr
+        assert (done.returncode, "Traceback" in said) == (code, False), said
+        return said
+
+    def rehearse(self, *words: str) -> str:
+        return self.gpus("rehearse", *words)
 
     def seen(self) -> dict[str, Any]:
         seen: dict[str, Any] = json.loads(self.rehearse("--json"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.conftest import BIN, Project
+from tests.plugin.conftest import Project
 
 pytestmark = pytest.mark.long
 
@@ -172,16 +172,7 @@ def test_b43_no_secret_escapes(tmp_path) -> None:
         tried("up", "up", "--yes", "--skip-preview", "--diff")
         assert len(made.machines()) == 1
         tried("refresh", "refresh", "--yes", "--skip-preview")
-        sweep = subprocess.run(
-            [str(BIN / "gpus"), "sweep", "--json"],
-            check=False,
-            cwd=made.folder,
-            env=made.env,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        search.text("gpus sweep", sweep.stdout + sweep.stderr)
+        search.text("gpus sweep", made.gpus("sweep", "--json"))
         search.text("state", made.run("stack", "export", "-s", made.stack))
         search.under(tmp_path / "state")
         search.under(tmp_path / "home")

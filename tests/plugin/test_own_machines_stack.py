@@ -3,12 +3,11 @@ real processes, a real bucket folder. Only cards and torch are played.
 """
 
 import json
-import subprocess
 
 import pytest
 
 from tests.plugin.boxes import boxes
-from tests.plugin.conftest import BIN, wait_until
+from tests.plugin.conftest import wait_until
 
 __all__ = ["boxes"]
 
@@ -29,20 +28,6 @@ def stack(project, boxes, tmp_path):
     return made
 
 
-def gpus(made, *words) -> str:
-    done = subprocess.run(
-        [str(BIN / "gpus"), *words],
-        check=False,
-        env=made.env,
-        cwd=made.folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout + done.stderr
-
-
 def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, tmp_path) -> None:
     """Two boxes train together; both are unplugged; the next `up` goes on from the checkpoint, and
     after `destroy` nothing is left there but logs.
@@ -50,11 +35,11 @@ def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, t
     stack.up()
     assert [len(box.leases) for box in boxes] == [1, 1]
     wait_until((tmp_path / "bucket" / "checkpoint").exists, 25)
-    said = gpus(stack, "logs", "train")
+    said = stack.gpus("logs", "train")
     assert "begins at step 0" in said, said
-    shown = gpus(stack, "ssh", "train", "--", "echo $CUDA_VISIBLE_DEVICES; pwd")
+    shown = stack.gpus("ssh", "train", "--", "echo $CUDA_VISIBLE_DEVICES; pwd")
     assert "GPU-box-1-0,GPU-box-1-1" in shown and str(boxes[0].root) in shown, shown
-    gpus(stack, "cp", "train:train.py", str(tmp_path / "copied"))
+    stack.gpus("cp", "train:train.py", str(tmp_path / "copied"))
     assert (tmp_path / "copied").read_text() == (stack.folder / "stacks/train.py").read_text()
     for box in reversed(boxes):
         box.power_off()
@@ -109,7 +94,7 @@ def test_a_trial_on_an_own_machine_finds_its_secrets_and_leaves_nothing(stack, b
     stack.edit(
         "command: train.py --epochs 3", "command: echo ${#AWS_SECRET_ACCESS_KEY} $HOME && true"
     )
-    said = gpus(stack, "run", "-s", "train-ddp-own", "--on", "RTX-4090:2", "--yes")
+    said = stack.gpus("run", "-s", "train-ddp-own", "--on", "RTX-4090:2", "--yes")
     assert f"{len('kept-secret')} {boxes[0].root}" in said, said
     assert "kept-secret" not in said
     assert [box.leases for box in boxes] == [[], []]

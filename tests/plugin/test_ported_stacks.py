@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.plugin.nodes_rig import daemon, monkeypatch_module, nodes
-from tests.plugin.test_running_nodes import answer, gpus
+from tests.plugin.test_running_nodes import answer
 
 __all__ = ["daemon", "monkeypatch_module", "nodes"]
 
@@ -56,7 +56,7 @@ def name_of(made):
 
 def started(made):
     """What the stand-ins of programs say on its first machine."""
-    said = gpus(made, "logs", name_of(made), "--lines", "0")
+    said = made.gpus("logs", name_of(made), "--lines", "0")
     return [line for line in said.splitlines() if "rehearsal stand-in: " in line]
 
 
@@ -67,7 +67,7 @@ def test_a_ported_job_runs_to_its_end_and_leaves_nothing(project, nodes, stack) 
     """
     made = running(project, stack, **({} if stack == ENDS_ITSELF else {"on_done": "keep"}))
     made.up()
-    assert "exit code 0" in gpus(made, "wait", name_of(made))
+    assert "exit code 0" in made.gpus("wait", name_of(made))
     if stack != ENDS_ITSELF:
         assert [line for line in started(made) if re.search(JOBS[stack], line)]
     made.destroy()

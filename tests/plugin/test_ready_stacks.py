@@ -6,10 +6,7 @@ import base64
 import json
 import random
 import stat
-import subprocess
 from pathlib import Path
-
-from tests.plugin.conftest import BIN
 
 
 def keys(made):
@@ -107,75 +104,57 @@ def test_b32_a_start_up_that_failed_shows_its_exit_status(project) -> None:
     made.destroy()
 
 
-def gpus(made, *words, fails=False):
-    done = subprocess.run(
-        [str(BIN / "gpus"), *words],
-        check=False,
-        env=made.env,
-        cwd=made.folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, (
-        done.stdout + done.stderr
-    )
-    return done.stdout + done.stderr
-
-
 def test_a_declared_cluster_is_in_the_hand(project) -> None:
     """ssh, cp, ps and logs know what a stack declares, by the same names as what is ad hoc; which
     one is meant is never guessed.
     """
     made = project("serve-l4")
-    assert "found none that was placed from this machine" in gpus(
-        made, "ssh", "serve", "-s", "serve-l4", fails=True
+    assert "found none that was placed from this machine" in made.gpus(
+        "ssh", "serve", "-s", "serve-l4", code=2
     )
     made.edit("gpu: L4:1", "gpu: L4:1\n      ttl: 2h")
     made.up()
-    assert "L4 (rehearsal stand-in), 24576 MiB" in gpus(
-        made, "ssh", "serve", "-s", "serve-l4", "--", "nvidia-smi --query-gpu=name,memory.total"
+    assert "L4 (rehearsal stand-in), 24576 MiB" in made.gpus(
+        "ssh", "serve", "-s", "serve-l4", "--", "nvidia-smi --query-gpu=name,memory.total"
     )
-    assert "stand-in" in gpus(made, "ssh", "serve", "--", "nvidia-smi")
+    assert "stand-in" in made.gpus("ssh", "serve", "--", "nvidia-smi")
     (made.folder / "train.py").write_text("print('trained')")
-    gpus(made, "cp", "train.py", "serve:", "-s", "serve-l4")
-    gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "cp train.py out")
-    gpus(made, "cp", "serve:out", "back", "-s", "serve-l4")
+    made.gpus("cp", "train.py", "serve:", "-s", "serve-l4")
+    made.gpus("ssh", "serve", "-s", "serve-l4", "--", "cp train.py out")
+    made.gpus("cp", "serve:out", "back", "-s", "serve-l4")
     assert (made.folder / "back").read_text() == "print('trained')"
-    assert "nothing boots here" in gpus(made, "logs", "serve", "-s", "serve-l4")
-    shown = gpus(made, "ps")
+    assert "nothing boots here" in made.gpus("logs", "serve", "-s", "serve-l4")
+    shown = made.gpus("ps")
     assert "serve-l4" in shown and "nothing is held ad hoc" in shown
-    (row,) = json.loads(gpus(made, "ps", "-s", "serve-l4", "--json"))
+    (row,) = json.loads(made.gpus("ps", "-s", "serve-l4", "--json"))
     assert (row["name"], row["stack"], row["gpu_type"], row["status"]) == (
         "serve",
         "serve-l4",
         "L4",
         "running",
     ) and row["price_usd_per_hour"] > 0
-    assert "pulumi destroy -s serve-l4 ends it" in gpus(made, "release", "serve", fails=True)
-    gpus(made, "run", "L4:1", "--name", "serve", "--keep", "--", "echo ad hoc > which")
-    assert "ad hoc" in gpus(made, "ssh", "serve", "--", "cat which")
-    assert "No such file" in gpus(
-        made, "ssh", "serve", "-s", "serve-l4", "--", "cat which", fails=True
-    )
-    gpus(made, "release", "serve")
+    assert "pulumi destroy -s serve-l4 ends it" in made.gpus("release", "serve", code=2)
+    made.gpus("run", "L4:1", "--name", "serve", "--keep", "--", "echo ad hoc > which")
+    assert "ad hoc" in made.gpus("ssh", "serve", "--", "cat which")
+    assert "No such file" in made.gpus("ssh", "serve", "-s", "serve-l4", "--", "cat which", code=1)
+    made.gpus("release", "serve")
     assert len(made.machines()) == 1
     made.edit("ttl: 2h", "ttl: 2h\n      state: stopped")
     made.up()
-    assert "found that it is stopped" in gpus(
-        made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True
+    assert "found that it is stopped" in made.gpus(
+        "ssh", "serve", "-s", "serve-l4", "--", "true", code=2
     )
-    assert "nothing boots here" in gpus(made, "logs", "serve")
+    assert "nothing boots here" in made.gpus("logs", "serve")
     made.edit("state: stopped", "state: running")
     made.up()
     made.rehearse("advance", "3h")
-    told = gpus(made, "ssh", "serve", "-s", "serve-l4", "--", "true", fails=True)
+    told = made.gpus("ssh", "serve", "-s", "serve-l4", "--", "true", code=2)
     assert (
         "UTC by its ttl; change `run` of serve in the stack's file and `pulumi up -s serve-l4` for"
         " a new one" in told
     )
     made.destroy()
-    assert "nothing of stack serve-l4 runs" in gpus(made, "ps", "-s", "serve-l4")
+    assert "nothing of stack serve-l4 runs" in made.gpus("ps", "-s", "serve-l4")
 
 
 def test_a_place_whose_links_are_slow_is_left_for_the_next_one_in_the_same_up(project) -> None:

@@ -1,10 +1,6 @@
 """Edits, losses and replacements through the real engine: the preview says what `up` does."""
 
-import subprocess
-
 import pytest
-
-from tests.plugin.conftest import BIN
 
 
 def test_b42_edits(project) -> None:
@@ -184,16 +180,7 @@ def test_a_renamed_stack_and_project_change_nothing(project) -> None:
     made.preview("--expect-no-changes")
     made.up()
     assert [found["name"] for found in made.machines()] == [machine["name"]]
-    swept = subprocess.run(
-        [str(BIN / "gpus"), "sweep"],
-        env=made.env,
-        cwd=made.folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert machine["name"] not in swept.stdout, swept.stdout + swept.stderr
+    assert machine["name"] not in made.gpus("sweep")
     made.destroy()
     assert made.machines() == []
 

@@ -3,33 +3,17 @@ reached by real ssh, with a Docker of their own.
 """
 
 import json
-import subprocess
 import urllib.error
 import urllib.request
 
 import pytest
 
-from tests.plugin.conftest import BIN, wait_until
+from tests.plugin.conftest import wait_until
 from tests.plugin.nodes_rig import daemon, monkeypatch_module, nodes
 
 __all__ = ["daemon", "monkeypatch_module", "nodes"]
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-
-
-def gpus(made, *words, code=0):
-    """What a command of `gpus` writes."""
-    done = subprocess.run(
-        [str(BIN / "gpus"), *words],
-        check=False,
-        env=made.env,
-        cwd=made.folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def answer(url, token=""):
@@ -57,8 +41,8 @@ def test_a_model_is_served_to_who_has_the_token(project, nodes) -> None:
     assert answer(models, "another")[0] == 401
     status, text = answer(models, out["llama_token"])
     assert (status, json.loads(text)["data"][0]["id"]) == (200, "meta-llama/Llama-3.1-70B")
-    assert "rehearsal stand-in: vllm serve meta-llama/Llama-3.1-70B" in gpus(made, "logs", "llama")
-    assert out["llama_token"] not in gpus(made, "logs", "llama", "--lines", "0")
+    assert "rehearsal stand-in: vllm serve meta-llama/Llama-3.1-70B" in made.gpus("logs", "llama")
+    assert out["llama_token"] not in made.gpus("logs", "llama", "--lines", "0")
     assert "3 unchanged" in made.up()
     (name,) = nodes.running()
     nodes.call("restart", name)  # Behind everybody's back: its work begins again by itself.
@@ -81,16 +65,16 @@ def test_a_machine_at_each_cloud_takes_commands_and_ends(project, nodes, cloud) 
     """
     made = project()
     made.rehearse("nodes", "docker")
-    said = gpus(
-        made, "run", "A100-80GB:8", "--provider", cloud, "--", "nvidia-smi -L; exit 3", code=3
+    said = made.gpus(
+        "run", "A100-80GB:8", "--provider", cloud, "--", "nvidia-smi -L; exit 3", code=3
     )
     assert "it stands for 8 x A100-80GB" in said
     assert "released, confirmed" in said and nodes.running() == []
-    gpus(made, "run", "T4:1", "--provider", cloud, "--name", "box", "--keep", "--", "hostname")
+    made.gpus("run", "T4:1", "--provider", cloud, "--name", "box", "--keep", "--", "hostname")
     (name,) = nodes.running()
     nodes.call("exec", name, "systemctl", "poweroff")
     wait_until(lambda: made.machines()[0]["status"].lower() not in {"running"})
-    gpus(made, "release", "box")
+    made.gpus("release", "box")
     assert nodes.running() == []
     assert "docker" in made.rehearse("nodes")
     assert "played" in made.rehearse("nodes", "played")

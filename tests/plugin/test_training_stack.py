@@ -2,24 +2,6 @@
 engine on a rehearsal cloud.
 """
 
-import subprocess
-
-from tests.plugin.conftest import BIN
-
-
-def gpus(made, *words):
-    done = subprocess.run(
-        [str(BIN / "gpus"), *words],
-        check=False,
-        env=made.env,
-        cwd=made.folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout, " ".join(done.stderr.split())
-
 
 def test_up_wait_cp_of_a_run_over_two_machines(project) -> None:
     """Two machines train, the end is waited for, what was saved is where its refusal says; the next
@@ -28,7 +10,7 @@ def test_up_wait_cp_of_a_run_over_two_machines(project) -> None:
     made = project("train-ddp-2x8")
     made.up()
     assert made.cluster()["outputs"]["nodes"] == 2 and len(made.machines()) == 2
-    assert gpus(made, "ssh", "train", "--", "cat $GPUS_ROOT/peers")[1].count("\n") == 2
+    assert made.gpus("ssh", "train", "--", "wc -l < $GPUS_ROOT/peers").split()[0] == "2"
     made.rehearse("advance", "3m")
     # Done is well: a refresh calls it neither unhealthy nor anything but ended, and only the next
     # `up` releases what is left.
@@ -40,14 +22,13 @@ def test_up_wait_cp_of_a_run_over_two_machines(project) -> None:
     ) == 2
     assert "replace" not in made.preview()
     for record in (True, False):
-        assert gpus(made, "wait")[0] == 0
-        code, _, told = gpus(made, "cp", "train:out", "./out")
+        made.gpus("wait")
         assert (
-            code != 0
-            and "a rehearsal's job is played, so it saved nothing; live, this copies gs://my-bucket/train to ./out"
-            in told
+            "a rehearsal's job is played, so it saved nothing; live, this copies"
+            " gs://my-bucket/train to ./out"
+            in " ".join(made.gpus("cp", "train:out", "./out", code=2).split())
         )
-        assert "succeeded 0" in gpus(made, "logs", "train")[1]
+        assert "succeeded 0" in made.gpus("logs", "train")
         if record:
             assert "released" in made.up()
             assert [each for each in made.machines() if each["status"] == "RUNNING"] == []

@@ -1,25 +1,5 @@
 """A Vertex AI custom job as a stack, through the real engine."""
 
-import subprocess
-
-from tests.plugin.conftest import BIN
-
-
-def gpus(made, *words, fails=False):
-    done = subprocess.run(
-        [str(BIN / "gpus"), *words],
-        check=False,
-        env=made.env,
-        cwd=made.folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode != 0) == fails and "Traceback" not in done.stderr, (
-        done.stdout + done.stderr
-    )
-    return done.stdout + done.stderr
-
 
 def test_a_custom_job_from_preview_to_destroy(project) -> None:
     """Estimated in preview, had by one request past a region without room, waited for, done and
@@ -53,7 +33,7 @@ def test_a_custom_job_from_preview_to_destroy(project) -> None:
     before = made.seen()["mutations"]
     assert "unchanged" in made.up() and made.seen()["mutations"] == before
     made.rehearse("advance", "10m")
-    assert "exit code 0" in gpus(made, "wait", "train", "-s", "job-vertex")
+    assert "exit code 0" in made.gpus("wait", "train", "-s", "job-vertex")
     said = " ".join(made.up().split())
     assert (
         "the job is done (exit code 0)" in said and made.cluster()["outputs"]["status"] == "ended"
