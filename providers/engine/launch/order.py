@@ -16,9 +16,7 @@ from providers.engine.readiness.acceptance import OFF, accepted
 from providers.engine.readiness.wait import until_ready
 from providers.engine.runtime.tasks import (
     DELAYS_S,
-    POLL_FIRST_S,
-    POLL_GROWTH,
-    POLL_MOST_S,
+    Polling,
     pause,
     repeated,
 )
@@ -277,7 +275,7 @@ class Purchase:
         HalfMade.
         """
         adapter = self.adapter
-        interval, reported, waits_for = POLL_FIRST_S, False, None
+        polling, reported, waits_for = Polling(self.world, deadline, self.stop), False, None
         while ticket.state != "done":
             if ticket.detail != waits_for:
                 waits_for = ticket.detail
@@ -287,12 +285,11 @@ class Purchase:
                 self.world.report(
                     "info", f"{self.heading}: in the cloud's queue {ticket.detail}".rstrip()
                 )
-            await pause(self.world, min(interval, max(0.0, deadline - self.now)), self.stop)
-            interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+            await polling.pause()
             try:
                 polled = await self.world.call(adapter.name, adapter.poll, ticket)
             except (RateLimited, Transient) as error:
-                interval = max(interval, getattr(error, "retry_after_s", 0.0))
+                polling.put_off(error)
             except HalfMade:
                 raise
             except (OutcomeUnknown, NotConfigured, BadCredentials) as error:

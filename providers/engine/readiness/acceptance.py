@@ -93,7 +93,7 @@ async def accepted(
     stop: StopSignal,
 ) -> bool:
     """Measures machines that are ready, all at once, and then what is between them. False when the
-    brake came on meanwhile. `setup` is the order's.
+    stop signal came on meanwhile. `setup` is the order's.
 
     Raises NotWhatWasSold or Degraded, with the reasons, when something of it does not pass.
     """

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from providers.engine.messages import bare, trimmed
-from providers.engine.runtime.tasks import POLL_GROWTH, POLL_MOST_S, pause
+from providers.engine.runtime.tasks import Polling
 from providers.errors import HalfMade, NotReady, RateLimited, Transient
 from providers.model.machine import (
     GONE,
@@ -61,13 +61,14 @@ async def until_ready(
     deadline: float,
     stop_signal: StopSignal,
 ) -> tuple[Node, ...] | None:
-    """The machines once all of them are ready, None when the brake came on.
+    """The machines once all of them are ready, None when the stop signal came on.
 
     Raises NotReady when they are not by the deadline, HalfMade when one can never be, or when the
     cloud ended one; its code is the stage reached or the cloud's status. One cloud call and one
     look at each machine per poll.
     """
-    started, interval, told, last = world.clock.now(), LOOK_FIRST_S, "", ProbeResult(NO_ADDRESS)
+    started, told, last = world.clock.now(), "", ProbeResult(NO_ADDRESS)
+    polling = Polling(world, deadline, stop_signal, first_s=LOOK_FIRST_S)
     while True:
         try:
             nodes: tuple[Node, ...] = tuple(
@@ -79,7 +80,7 @@ async def until_ready(
                 f"{adapter.name}: could not be asked how its machines are:"
                 f" {bare(adapter.name, trimmed(error))}",
             )
-            interval = max(interval, getattr(error, "retry_after_s", 0.0))
+            polling.put_off(error)
         else:
             for node in nodes:
                 if node.status not in {PENDING, QUEUED, STARTING, RUNNING}:
@@ -106,8 +107,7 @@ async def until_ready(
             return None
         if world.clock.now() >= deadline:
             raise _unready(placed, handles, last, deadline - started)
-        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), stop_signal)
-        interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+        await polling.pause()
 
 
 async def _look(probe: Probe, node: Node, placed: Ordered) -> ProbeResult:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.readiness.wait import LOADING, LOOK_FIRST_S, SETUP, WRONG
 from providers.engine.record import DONE, WORK, finished, works
-from providers.engine.runtime.tasks import POLL_GROWTH, POLL_MOST_S, pause, repeated
+from providers.engine.runtime.tasks import Polling, repeated
 from providers.errors import GpusError, HalfMade, NotReady
 from providers.model import duration
 from providers.model.machine import ENDED, FAILED, GONE, RUNNING, STOPPED, STOPPING
@@ -165,12 +165,12 @@ async def until_working(
     stop_signal: StopSignal,
 ) -> tuple[Node, ...] | None:
     """The machines once the service on all of them answers by its own health path; None when the
-    brake came on.
+    stop signal came on.
 
     Raises NotReady when it does not by the deadline, HalfMade when its set-up failed, or when its
     cloud ended a machine. One look at each per poll.
     """
-    interval, told = LOOK_FIRST_S, ""
+    polling, told = Polling(world, deadline, stop_signal, first_s=LOOK_FIRST_S), ""
     handles = tuple(node.handle for node in nodes)
     while True:
         nodes = tuple(await repeated(world, adapter.name, adapter.observe, handles))
@@ -208,8 +208,7 @@ async def until_working(
                 f"{placed.provider} {placed.placement.where}: waiting until the service"
                 f" answers: {state or 'starting'}",
             )
-        await pause(world, min(interval, max(0.0, deadline - world.clock.now())), stop_signal)
-        interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+        await polling.pause()
 
 
 def _played(world: World, node: Node, order: Order | None) -> WorkloadStatus:

@@ -39,8 +39,8 @@ async def owned(
     """Holds the cluster, against every home that works with the same backend: see `shared_lease`.
     Raises Busy, or TakenOver.
 
-    A later run in another home takes it over without waiting; the brake then comes on. What only
-    deletes goes on where this cannot be written.
+    A later run in another home takes it over without waiting; its stop signal then comes on.
+    What only deletes goes on where this cannot be written.
     """
     async with leased(world, owner, (cluster,), patience_s):
         if world.leases is not None:

@@ -5,6 +5,7 @@ Buys nothing.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 from providers.engine.messages import trimmed
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Pauses between tries of one thing, so seven tries over about a minute."""
-POLL_FIRST_S, POLL_MOST_S, POLL_GROWTH = 0.5, 5.0, 1.5
+_FIRST_S, _MOST_S, _GROWTH = 0.5, 5.0, 1.5
 _SLICE_S = 1.0
 
 
@@ -72,11 +73,38 @@ class StopSignal:
 
 
 async def pause(world: World, seconds: float, stop_signal: StopSignal | None = None) -> None:
-    """Waits on the world's clock; ends early when the brake is on."""
+    """Waits on the world's clock; ends early when the stop signal is on."""
     while seconds > 0 and not (stop_signal is not None and stop_signal.on):
         piece = min(seconds, _SLICE_S)
         await world.clock.sleep(piece)
         seconds -= piece
+
+
+class Polling:
+    """The growing pauses between looks at one thing. None goes past `deadline`, on the world's
+    clock; one ends early when the stop signal is on.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        deadline: float = math.inf,
+        stop_signal: StopSignal | None = None,
+        *,
+        first_s: float = _FIRST_S,
+    ) -> None:
+        self._world, self._deadline, self._stop_signal = world, deadline, stop_signal
+        self._next_s = first_s
+
+    def put_off(self, error: Exception) -> None:
+        """Makes the next pause as long as a cloud's refusal asks for."""
+        self._next_s = max(self._next_s, getattr(error, "retry_after_s", 0.0))
+
+    async def pause(self) -> None:
+        """Waits until the next look is due."""
+        left = max(0.0, self._deadline - self._world.clock.now())
+        await pause(self._world, min(self._next_s, left), self._stop_signal)
+        self._next_s = min(self._next_s * _GROWTH, _MOST_S)
 
 
 async def repeated(
@@ -107,8 +135,8 @@ async def shielded(
 ) -> T:
     """The result of work that a cancelled caller must not cut short.
 
-    When the caller is cancelled it is gone: the work is braked, ends by itself, and what it came to
-    is undone; only then the cancellation goes on.
+    When the caller is cancelled it is gone: the work is told to stop, ends by itself, and what it
+    came to is undone; only then the cancellation goes on.
     """
     stop_signal = StopSignal(world)
     task = asyncio.ensure_future(work(stop_signal))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.messages import bare, trimmed
 from providers.engine.runtime.deadlines import NO_ANSWER, left_s
-from providers.engine.runtime.tasks import DELAYS_S, POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S, pause
+from providers.engine.runtime.tasks import DELAYS_S, Polling, pause
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -120,7 +120,7 @@ async def release(
     """
     targets = {handle: -AGAIN_S for handle in handles if handle not in keep}
     gone: set[Handle] = set()
-    failures, looked, interval, rounds = 0, False, POLL_FIRST_S, 0
+    failures, looked, polling, rounds = 0, False, Polling(world), 0
     until = world.clock.now() + GONE_LIMIT_S
     while True:
         trouble: CloudError | None = None
@@ -158,8 +158,7 @@ async def release(
                     "the deletion was accepted but has not taken effect within"
                     f" {GONE_LIMIT_S / 60:.0f} min",
                 )
-            await pause(world, interval)
-            interval = min(interval * POLL_GROWTH, POLL_MOST_S)
+            await polling.pause()
             continue
         if (
             isinstance(trouble, (NotConfigured, BadCredentials))
