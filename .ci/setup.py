@@ -134,18 +134,8 @@ def make_environment(*, development: bool) -> None:
     os.environ.setdefault("UV_NATIVE_TLS", "1")
     if have.get("python") != sys.version or not (BIN / "python").exists():
         say("making .venv")
-        run(
-            [
-                uv,
-                "venv",
-                "--quiet",
-                "--seed",
-                "--clear",
-                "--python",
-                sys.executable,
-                str(ENVIRONMENT),
-            ]
-        )
+        fresh = ["--quiet", "--seed", "--clear", "--python", sys.executable]
+        run([uv, "venv", *fresh, str(ENVIRONMENT)])
     say(
         f"installing the Python packages{' and the test tools' if tools else ''} (up to a minute"
         " the first time)"
@@ -177,18 +167,9 @@ def uv_tool() -> str:
     if not tool.exists():
         say(f"getting uv {UV_VERSION}, which installs the packages")
         run([sys.executable, "-m", "venv", "--clear", str(kept)])
-        run(
-            [
-                str(kept / "bin" / "python"),
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-input",
-                f"uv=={UV_VERSION}",
-            ]
-        )
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+        pip = [str(kept / "bin" / "python"), "-m", "pip"]
+        run([*pip, "install", *quiet, f"uv=={UV_VERSION}"])
     return str(tool)
 
 
@@ -283,16 +264,9 @@ def official_installer(into: Path) -> bool:
         path = Path(scratch) / "install.sh"
         path.write_bytes(script)
         try:
+            where = ["--install-root", scratch, "--no-edit-path"]
             run(
-                [
-                    "sh",
-                    str(path),
-                    "--version",
-                    PULUMI_VERSION,
-                    "--install-root",
-                    scratch,
-                    "--no-edit-path",
-                ],
+                ["sh", str(path), "--version", PULUMI_VERSION, *where],
                 slow="installing Pulumi",
             )
         except SetupError as error:
