@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.errors import GpusError
-from providers.model import regular
+from providers.model import openssh, regular
 from providers.remote import driver
 from providers.remote.line import SSH_PORT, LocalCommand, endpoint, user
 from providers.remote.probe import CLOSED, NO_ADDRESS, NO_LOGIN, ProbeResult
@@ -70,7 +70,7 @@ class Ssh(NamedTuple):
     def shown(self) -> str:
         pinned = (
             "-o",
-            f"UserKnownHostsFile={_quoted(self.known_hosts)}",
+            f"UserKnownHostsFile={openssh.quoted(self.known_hosts)}",
             "-o",
             f"HostKeyAlias={self.alias}",
         )
@@ -121,7 +121,7 @@ class Ssh(NamedTuple):
             "HostName": self.host,
             "Port": str(self.port),
             "User": self.user,
-            "IdentityFile": _quoted(self.key),
+            "IdentityFile": openssh.quoted(self.key),
             **self._options(),
         }
         return "\n".join([f"Host {name}", *(f"  {key} {value}" for key, value in lines.items())])
@@ -129,35 +129,19 @@ class Ssh(NamedTuple):
     def _options(self) -> dict[str, str]:
         """What every client is told, wherever it is started from."""
         options = {
-            "StrictHostKeyChecking": "yes" if self.pinned else "accept-new",
-            "UserKnownHostsFile": _quoted(self.known_hosts),
-            "GlobalKnownHostsFile": "/dev/null",
-            "HostKeyAlias": self.alias,
-            "UpdateHostKeys": "no",
-            "CheckHostIP": "no",
+            **openssh.options(
+                self.known_hosts, self.alias, pinned=self.pinned, connect_s=CONNECT_S
+            ),
             "IdentitiesOnly": "yes",
             "PreferredAuthentications": "publickey",
-            "ForwardAgent": "no",
-            "ForwardX11": "no",
-            "PermitLocalCommand": "no",
-            "ControlPath": "none",
-            "ConnectTimeout": str(CONNECT_S),
-            "ServerAliveInterval": "15",
-            "ServerAliveCountMax": "4",
-            "LogLevel": "ERROR",
         }
         return options if self.agent else {**options, "IdentityAgent": "none"}
 
     def _client(self, *more: str) -> tuple[str, ...]:
-        settings = [
-            part for name, value in self._options().items() for part in ("-o", f"{name}={value}")
-        ]
         identity = ("-i", str(self.key), "-p", str(self.port))
         return (
             program("ssh"),
-            "-F",
-            "none",
-            *settings,
+            *openssh.arguments(self._options()),
             *identity,
             *more,
             "--",
@@ -378,8 +362,3 @@ def _public(private: Path) -> str:
             f" be read: {done.stderr.strip()}"
         )
     return done.stdout.strip()
-
-
-def _quoted(path: Path) -> str:
-    """A path as ssh's option parser reads it: blanks separate several files."""
-    return '"' + str(path).replace("%", "%%") + '"'

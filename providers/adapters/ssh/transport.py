@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.ssh import errors
 from providers.adapters.ssh.inventory import LOCAL
 from providers.home import home, private, private_folder
+from providers.model import openssh
 
 if TYPE_CHECKING:
     import subprocess
@@ -32,30 +33,19 @@ def words(inventory: Inventory, machine: Machine, *more: str) -> tuple[str, ...]
     known_hosts = private_folder(home() / "ssh") / f"known_hosts-{machine.name}"
     if machine.host_key:
         private(known_hosts).write_text(f"gpus-{machine.name} {machine.host_key}\n", "utf-8")
-    options = {
-        "BatchMode": "yes",
-        "StrictHostKeyChecking": "yes" if machine.host_key else "accept-new",
-        "UserKnownHostsFile": '"' + str(known_hosts).replace("%", "%%") + '"',
-        "GlobalKnownHostsFile": "/dev/null",
-        "HostKeyAlias": f"gpus-{machine.name}",
-        "UpdateHostKeys": "no",
-        "CheckHostIP": "no",
-        "ForwardAgent": "no",
-        "ForwardX11": "no",
-        "PermitLocalCommand": "no",
-        "ControlPath": "none",
-        "ConnectTimeout": str(CONNECT_S),
-        "ServerAliveInterval": "15",
-        "ServerAliveCountMax": "4",
-        "LogLevel": "ERROR",
-    }
+    options = openssh.options(
+        known_hosts,
+        f"gpus-{machine.name}",
+        pinned=bool(machine.host_key),
+        connect_s=CONNECT_S,
+    )
+    options["BatchMode"] = "yes"
     if machine.key:
         options["IdentitiesOnly"] = "yes"
-    settings = (part for name, value in options.items() for part in ("-o", f"{name}={value}"))
     key = ("-i", str(Path(machine.key).expanduser())) if machine.key else ()
     user = f"{machine.user}@" if machine.user else ""
     where = ("-p", str(machine.port), *more, "--", f"{user}{machine.host}")
-    return (*inventory.transport, "-F", "none", *settings, *key, *where)
+    return (*inventory.transport, *openssh.arguments(options), *key, *where)
 
 
 def call(
