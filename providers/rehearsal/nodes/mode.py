@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,9 +37,15 @@ def choose(store: Store, wanted: str) -> None:
 
 def here(provider: str) -> bool:
     """Whether they are in this user's rehearsal. Reads its store, where there is one."""
+    path = home() / REHEARSAL_FILE
+    return path.exists() and runs(_opened(path), provider)
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path) -> Store:
     from providers.rehearsal.store import open_store
 
-    return (home() / REHEARSAL_FILE).exists() and runs(open_store(), provider)
+    return open_store(path)
 
 
 def runs(store: Store, provider: str) -> bool:
