@@ -3,7 +3,8 @@ presents itself.
 
 A folder `providers/adapters/<name>/` (or an entry point of group `gpus.adapters`) exposes
 `MANIFEST`, a Manifest. Importing the folder must not import the cloud's SDK: `connect` does, when a
-call is about to be made. Adapters import model, errors and this module, never the rehearsal.
+call is about to be made. Adapters import model, errors, this module and `delivery`,
+never the rehearsal.
 """
 
 from __future__ import annotations

@@ -242,8 +242,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
                     order, "waiting", (("region", order.candidates[0].region), ("instances", ids))
                 )
             if alive:
-                raise delivery.half_made(
-                    "PARTLY_MADE", f"{len(alive)} of {wanted} machines exist", alive, context
+                raise delivery.of(alive, context).half_made(
+                    "PARTLY_MADE", f"{len(alive)} of {wanted} machines exist"
                 )
         self.surroundings.drop_template(order)
         self.surroundings.drop_groups(order)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws import tagging
 from providers.adapters.aws.errors import PROVIDER, Context, from_state
-from providers.errors import CloudError, HalfMade, NoCapacity
+from providers.adapters.delivery import Delivery
+from providers.errors import CloudError, NoCapacity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,32 +19,12 @@ if TYPE_CHECKING:
     from providers.adapters.aws.client import Client
     from providers.adapters.aws.surroundings import Surroundings
     from providers.model.machine import Order, Ticket
-    from providers.model.place import Scope
-
-PREEMPTED_BLOCK_S = 180.0
 
 
-def half_made(
-    code: str,
-    found: str,
-    instances: Iterable[Mapping[str, Any]],
-    context: Context,
-    scopes: Sequence[Scope] = (),
-) -> HalfMade:
-    """The error for machines that are not what was ordered."""
-    handles = [read.handle(context.region, str(instance["InstanceId"])) for instance in instances]
-    text = (
-        f"{context.what}: wanted what was ordered, found that {found}; they are deleted before"
-        " anything else is bought"
-    )
-    return HalfMade(
-        text,
-        handles=handles,
-        provider=PROVIDER,
-        code=code,
-        scopes=scopes,
-        block_s=PREEMPTED_BLOCK_S if scopes else None,
-    )
+def of(instances: Iterable[Mapping[str, Any]], context: Context) -> Delivery:
+    """These machines as a delivery."""
+    handles = (read.handle(context.region, str(instance["InstanceId"])) for instance in instances)
+    return Delivery(PROVIDER, context.what, tuple(handles))
 
 
 def delivered(
@@ -74,24 +55,15 @@ def delivered(
         if not alive:
             around.drop_groups(order)
             raise why
-        raise half_made(
-            why.code,
-            f"a machine is already {read.state(leaving[0])} ({why})",
-            alive,
-            context,
-            why.scopes,
+        raise of(alive, context).half_made(
+            why.code, f"a machine is already {read.state(leaving[0])} ({why})", why.scopes
         )
-    if len(made) != len(order.node_names):
-        raise half_made(
-            "WRONG_COUNT",
-            f"{len(made)} machines exist instead of {len(order.node_names)}",
-            made,
-            context,
-        )
-    placed = read.placed(order, made, ids)
-    if placed is None:
-        what = "; ".join(sorted({read.describe(instance, ids) for instance in made}))
-        raise half_made("NOT_AS_ORDERED", f"EC2 made {what}", made, context)
+    placed = of(made, context).as_ordered(
+        order,
+        read.placed(order, made, ids),
+        "EC2",
+        (read.describe(instance, ids) for instance in made),
+    )
     _name_each(client, order, made, context)
     if {read.state(instance) for instance in made} == {"running"}:
         ordered = sorted(made, key=read.launch_order)

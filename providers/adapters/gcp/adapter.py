@@ -249,11 +249,8 @@ class Gcp(ConsoleLog, OwnAccount, HasVolumes):
             if len(made) == len(order.node_names):
                 return Ticket(order, "waiting", (("operation", ""), ("scope", scope)))
             if made:
-                raise delivery.half_made(
-                    "PARTLY_MADE",
-                    f"{len(made)} of {len(order.node_names)} machines exist",
-                    made,
-                    context,
+                raise delivery.of(made, context).half_made(
+                    "PARTLY_MADE", f"{len(made)} of {len(order.node_names)} machines exist"
                 )
         return None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters.delivery import PREEMPTED_BLOCK_S, Delivery
 from providers.adapters.gcp import lookup, refusals
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp.errors import PROVIDER, Context, from_operation
@@ -21,12 +22,10 @@ from providers.errors import (
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from providers.adapters.gcp.client import Client
     from providers.model.machine import Order, Ticket
-
-PREEMPTED_BLOCK_S = 180.0
 
 
 def refused(
@@ -65,27 +64,9 @@ def refused(
     )
 
 
-def half_made(
-    code: str,
-    found: str,
-    instances: Iterable[Mapping[str, Any]],
-    context: Context,
-    scopes: Sequence[Scope] = (),
-) -> HalfMade:
-    """The error for machines that are not what was ordered."""
-    handles = [read.handle(instance) for instance in instances]
-    text = (
-        f"{context.what}: wanted what was ordered, found that {found}; they are deleted before"
-        " anything else is bought"
-    )
-    return HalfMade(
-        text,
-        handles=handles,
-        provider=PROVIDER,
-        code=code,
-        scopes=scopes,
-        block_s=PREEMPTED_BLOCK_S if scopes else None,
-    )
+def of(instances: Iterable[Mapping[str, Any]], context: Context) -> Delivery:
+    """These machines as a delivery."""
+    return Delivery(PROVIDER, context.what, tuple(read.handle(each) for each in instances))
 
 
 def delivered(ticket: Ticket, made: list[dict[str, Any]], context: Context) -> Ticket:
@@ -109,24 +90,15 @@ def delivered(ticket: Ticket, made: list[dict[str, Any]], context: Context) -> T
             scopes=places,
             block_s=PREEMPTED_BLOCK_S,
         )
-    if len(made) != len(order.node_names):
-        raise half_made(
-            "WRONG_COUNT",
-            f"{len(made)} machines exist instead of {len(order.node_names)}",
-            made,
-            context,
-        )
-    placed = read.placed(order, made)
-    if placed is None:
-        what = "; ".join(sorted({read.describe(instance) for instance in made}))
-        raise half_made("NOT_AS_ORDERED", f"Google made {what}", made, context)
+    delivery = of(made, context)
+    placed = delivery.as_ordered(
+        order, read.placed(order, made), "Google", (read.describe(instance) for instance in made)
+    )
     states = {str(instance.get("status")) for instance in made}
     if states & read.LEAVING:
-        raise half_made(
+        raise delivery.half_made(
             "TAKEN_WHILE_STARTING",
             f"a machine is already {', '.join(sorted(states & read.LEAVING))}",
-            made,
-            context,
             places,
         )
     if states == {"RUNNING"}:
