@@ -291,6 +291,20 @@ class Row(NamedTuple):
         return self.kind if creating else self.reading or self.kind
 
 
+def unanswered(row: Callable[..., Row], scope: str, cloud: str, then: str) -> tuple[Row, Row, Row]:
+    """The rows of a request that was not sent, of an answer that was lost, and of one that cannot
+    be read. `scope` blocks nothing; `then`: what is done before anything else is bought.
+    """
+    from providers.errors import OutcomeUnknown, Transient
+
+    lost = row(OutcomeUnknown, scope, f"the answer was lost; {then}", reading=Transient)
+    return (
+        row(Transient, scope, f"look at the network: {cloud} cannot be reached from here"),
+        lost,
+        lost._replace(todo=f"the answer could not be read; {then}"),
+    )
+
+
 def exception_row(error: BaseException, rows: Mapping[str, Row]) -> Row | None:
     """The row of the exception's class, or of its nearest base in the table."""
     names = (f"{base.__module__}.{base.__qualname__}" for base in type(error).__mro__)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from functools import partial
 
 from providers.adapters.aws.error_codes import ALL, NOTHING, REGION, SETTLE, SIGN_IN, SPEC, TYPE
-from providers.adapters.base import Row
-from providers.errors import BadCredentials, NotConfigured, OutcomeUnknown, Transient, Unsupported
+from providers.adapters.base import Row, unanswered
+from providers.errors import BadCredentials, NotConfigured, Transient, Unsupported
 
 _row = partial(Row, source="boto3 1.44.8, botocore 1.44.8", seen="2026-11-27")
 _NO_KEYS = _row(
@@ -17,11 +17,7 @@ _NO_KEYS = _row(
     "set up credentials: aws configure sso, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 )
 _KEYS = _row(BadCredentials, ALL, SIGN_IN)
-_BEFORE = _row(Transient, NOTHING, "look at the network: AWS cannot be reached from here")
-_LOST = _row(OutcomeUnknown, NOTHING, "the answer was lost; " + SETTLE, reading=Transient)
-_GARBLED = _row(
-    OutcomeUnknown, NOTHING, "the answer could not be read; " + SETTLE, reading=Transient
-)
+_BEFORE, _LOST, _GARBLED = unanswered(_row, NOTHING, "AWS", SETTLE)
 EXCEPTIONS: dict[str, Row] = {
     # Nothing was sent.
     "botocore.exceptions.EndpointConnectionError": _BEFORE,

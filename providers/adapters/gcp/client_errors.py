@@ -6,21 +6,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from providers.adapters.base import Row
+from providers.adapters.base import Row, unanswered
 from providers.adapters.gcp.error_codes import ALL, NOTHING, SETTLE, SIGN_IN
-from providers.errors import BadCredentials, NotConfigured, OutcomeUnknown, Transient
+from providers.errors import BadCredentials, NotConfigured, Transient
 
 _row = partial(
     Row,
     source="google-api-python-client 2.202.0, httplib2 0.32.1, google-auth 2.63.0",
     seen="2026-11-27",
 )
-_OFFLINE = "look at the network: Google cannot be reached from here"
-_BEFORE = _row(Transient, NOTHING, _OFFLINE)
-_LOST = _row(OutcomeUnknown, NOTHING, "the answer was lost; " + SETTLE, reading=Transient)
-_GARBLED = _row(
-    OutcomeUnknown, NOTHING, "the answer could not be read; " + SETTLE, reading=Transient
-)
+_BEFORE, _LOST, _GARBLED = unanswered(_row, NOTHING, "Google", SETTLE)
 _KEYS = _row(BadCredentials, ALL, SIGN_IN)
 _NO_KEYS = _row(NotConfigured, ALL, "set up credentials: gcloud auth application-default login")
 EXCEPTIONS: dict[str, Row] = {

@@ -13,8 +13,19 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import Row, exception_row
-from providers.adapters.gcp import client_errors, error_codes
-from providers.adapters.gcp.error_codes import ALL, NOTHING, PLACE, QUOTA, REGION
+from providers.adapters.gcp import client_errors
+from providers.adapters.gcp.error_codes import (
+    AGAIN,
+    ALL,
+    ASK_FOR_MORE,
+    ELSEWHERE,
+    NOTHING,
+    PLACE,
+    QUOTA,
+    REGION,
+    SETTLE,
+    SIGN_IN,
+)
 from providers.adapters.gcp.errors import clean, quota_page, unknown
 from providers.errors import (
     BadCredentials,
@@ -40,22 +51,17 @@ if TYPE_CHECKING:
 PROVIDER = "vertex"
 
 _RPC = "google.rpc.Code, aiplatform discovery v1 revision 20261106"
-_SIGN_IN = error_codes.SIGN_IN
 _RIGHTS = (
     "run `gpus check vertex`; grant roles/aiplatform.user (and roles/iam.serviceAccountUser for a"
     " service account)"
 )
 _ENABLE = "enable it: gcloud services enable aiplatform.googleapis.com"
-_SETTLE = "it is looked up before anything else is bought"
-_AGAIN = "it is asked again"
-_ELSEWHERE = "another place is tried"
-_LIMIT = "ask for more"
 _ISSUE = "GoogleCloudPlatform/stable-diffusion-on-gcp#12"
 
 CODES: dict[str, Row] = {
     # `errorInfo.reason` first: it says more than the status beside it.
     "RATE_LIMIT_EXCEEDED": Row(
-        RateLimited, NOTHING, _AGAIN, "errorInfo.reason of Google's APIs", "2026-11-27"
+        RateLimited, NOTHING, AGAIN, "errorInfo.reason of Google's APIs", "2026-11-27"
     ),
     "SERVICE_DISABLED": Row(
         NotConfigured, ALL, _ENABLE, "errorInfo.reason of Google's APIs", "2026-11-27"
@@ -71,30 +77,30 @@ CODES: dict[str, Row] = {
         BadCredentials, ALL, _RIGHTS, "errorInfo.reason of Google's APIs", "2026-11-27"
     ),
     "ACCESS_TOKEN_EXPIRED": Row(
-        BadCredentials, ALL, _SIGN_IN, "errorInfo.reason of Google's APIs", "2026-11-27"
+        BadCredentials, ALL, SIGN_IN, "errorInfo.reason of Google's APIs", "2026-11-27"
     ),
     # A create is refused with it for a limit; that there is no room is only known later, and ends
     # the job.
     "RESOURCE_EXHAUSTED": Row(
-        QuotaExceeded, QUOTA, _LIMIT, _ISSUE, "2023-12-14", reading=RateLimited
+        QuotaExceeded, QUOTA, ASK_FOR_MORE, _ISSUE, "2023-12-14", reading=RateLimited
     ),
-    "UNAUTHENTICATED": Row(BadCredentials, ALL, _SIGN_IN, _RPC, "2026-11-06"),
+    "UNAUTHENTICATED": Row(BadCredentials, ALL, SIGN_IN, _RPC, "2026-11-06"),
     "PERMISSION_DENIED": Row(BadCredentials, ALL, _RIGHTS, _RPC, "2026-11-06"),
-    "INVALID_ARGUMENT": Row(Unsupported, PLACE, _ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
-    "FAILED_PRECONDITION": Row(Unsupported, PLACE, _ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
-    "OUT_OF_RANGE": Row(Unsupported, PLACE, _ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
-    "NOT_FOUND": Row(Unsupported, REGION, _ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
-    "UNIMPLEMENTED": Row(Unsupported, REGION, _ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
-    "ALREADY_EXISTS": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
-    "ABORTED": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
-    "CANCELLED": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
-    "UNKNOWN": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "INVALID_ARGUMENT": Row(Unsupported, PLACE, ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
+    "FAILED_PRECONDITION": Row(Unsupported, PLACE, ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
+    "OUT_OF_RANGE": Row(Unsupported, PLACE, ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
+    "NOT_FOUND": Row(Unsupported, REGION, ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
+    "UNIMPLEMENTED": Row(Unsupported, REGION, ELSEWHERE, _RPC, "2026-11-06", block_s=0.0),
+    "ALREADY_EXISTS": Row(OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "ABORTED": Row(OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "CANCELLED": Row(OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "UNKNOWN": Row(OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient),
     "DEADLINE_EXCEEDED": Row(
-        OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient
+        OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient
     ),
-    "INTERNAL": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
-    "UNAVAILABLE": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
-    "DATA_LOSS": Row(OutcomeUnknown, NOTHING, _SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "INTERNAL": Row(OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "UNAVAILABLE": Row(OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient),
+    "DATA_LOSS": Row(OutcomeUnknown, NOTHING, SETTLE, _RPC, "2026-11-06", reading=Transient),
 }
 """By `errorInfo.reason`, else by the `status` of a refused HTTP call."""
 
@@ -218,10 +224,8 @@ def _error(
         "block_s": row.block_s,
     }
     base["words"] = clean(message)
-    todo = _AGAIN if row.kind is OutcomeUnknown and kind is Transient else row.todo
-    todo = (
-        "this is not a matter of place" if todo == _ELSEWHERE and not context.candidates else todo
-    )
+    todo = AGAIN if row.kind is OutcomeUnknown and kind is Transient else row.todo
+    todo = "this is not a matter of place" if todo == ELSEWHERE and not context.candidates else todo
     text = f"{context.what}: {code}; {todo}"
     if kind is QuotaExceeded:
         found = _METRIC.search(message)
