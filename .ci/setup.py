@@ -50,6 +50,7 @@ SERVERS = (
     ("rsync", "rsync"),
     ("debootstrap", "debootstrap"),
     ("docker-registry", "docker-registry"),
+    ("openmpi-bin", "mpirun"),
 )
 """Debian's packages of the real servers and tools that tests start, and a program of each."""
 

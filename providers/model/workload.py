@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
     from providers.model.volume import VolumeMount
 
+LED = frozenset({"mpi", "vllm", "sglang"})
+"""Launchers that, over several nodes, start the command or take the requests on the first one."""
+BY_SSH = frozenset({"mpi"})
+"""Those whose nodes log into each other."""
 RELEASE, KEEP = "release", "keep"
 
 ROOT = "/var/lib/gpus/work"
-"""The start-up script's folder on a machine: `status` is its last word, `log` all output; `peers`
-and `token` are written there by login.
+"""The start-up script's folder on a machine: `status` is its last word, `log` all output; `peers`,
+`between.sh` and `token` are written there by login.
 """
 WORKDIR = f"{ROOT}/workdir"
 """The folder that is sent to a machine; `WORKDIR.digest` says that all of it has arrived."""
@@ -207,6 +211,8 @@ class Program(NamedTuple):
     workdir: str = ""
     """The digest of the folder that it waits for and runs in."""
     volumes: tuple[VolumeMount, ...] = ()
+    led: bool = False
+    """Its first node starts the command or takes the requests; what becomes of it there counts."""
 
     @property
     def digest(self) -> str:

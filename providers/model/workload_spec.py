@@ -35,6 +35,7 @@ Launcher = Literal[
     "kohya",
     "lightning",
     "ray",
+    "mpi",
     "vllm",
     "sglang",
     "tgi",

@@ -143,6 +143,8 @@ def _reach(refusal: _Refusal) -> tuple[str, str]:
         why := closed(provider, refusal.offer.machine_type, refusal.entry.nodes)
     ):
         return "machines that can be told by login what the workload waits for", why
+    if skills is not None and not rules.joined(ask, skills, refusal.entry.nodes):
+        return "machines that log into each other by ssh", f"{provider}'s do not"
     if ask.ssh and skills is not None and not skills.ssh:
         return "machines that answer ssh", f"{provider}'s do not"
     if ask.login and skills is not None and not (skills.ssh or skills.login):

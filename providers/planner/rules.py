@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.catalog import names
-from providers.model.workload import STORE_KEYS
+from providers.model.workload import BY_SSH, STORE_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -258,6 +258,13 @@ def reached(ask: Ask, skills: Capabilities) -> bool:
         return True
     entered = (skills.ssh or not ask.ssh) and (skills.ssh or skills.login or not ask.login)
     return entered and (skills.opens_ports or not ask.ports)
+
+
+def joined(ask: Ask, skills: Capabilities, nodes: int) -> bool:
+    """Whether so many machines of this provider log into each other where what runs there does."""
+    work = ask.workload
+    needed = nodes > 1 and work is not None and any(t.launcher in BY_SSH for t in work.tasks)
+    return not needed or ((skills.ssh or skills.login) and not skills.marketplace)
 
 
 def why_not_kept(ask: Ask, skills: Capabilities) -> str:

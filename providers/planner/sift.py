@@ -247,7 +247,9 @@ class _Seller(NamedTuple):
     @property
     def unreachable(self) -> bool:
         closed, nodes = self.terms.closed, self.entry.nodes
-        return not rules.reached(self.ask, self.able) or bool(
+        if not (rules.reached(self.ask, self.able) and rules.joined(self.ask, self.able, nodes)):
+            return True
+        return bool(
             closed is not None
             and nodes <= self.able.max_nodes
             and closed(self.provider, self.machine_type, nodes)

@@ -18,6 +18,7 @@ from providers.errors import GpusError, printable
 from providers.model.duration import timestamp
 from providers.model.machine import Handle
 from providers.model.money import usd
+from providers.model.workload import LED
 from providers.model.worlds import REHEARSAL
 from providers.plugin import properties
 from providers.rehearsal.nodes import mode
@@ -54,10 +55,15 @@ def resource_id(record: ClusterRecord) -> str:
 
 
 def write(
-    record: ClusterRecord, setup: Setup | None = None, *, public: bool = False, token: str = ""
+    record: ClusterRecord,
+    setup: Setup | None = None,
+    *,
+    public: bool = False,
+    token: str = "",
+    led: bool = False,
 ) -> dict[str, Any]:
     """The outputs. `setup` has the user name, the key and the ports; without it the ssh line is for
-    the default user. `public`: ports are open.
+    the default user. `public`: ports are open. `led`: its first machine is the one to ask.
     """
     terms = record.terms()
     out: dict[str, Any] = {
@@ -71,7 +77,7 @@ def write(
         out["price_usd_per_hour"] = usd(record.price.micro_usd)
     out["attempts"] = _attempts(record)
     out["ssh"] = _ssh(record, setup)
-    out["endpoints"] = _endpoints(record, setup, public)
+    out["endpoints"] = _endpoints(record, setup, public, led)
     out["handles"] = _packed([handle.native_id for handle in record.handles])
     out["launched_at"] = timestamp(record.launched_at)
     out["ends_at"] = timestamp(record.ends_at)
@@ -122,7 +128,9 @@ def struct(
     one file.
     """
     token = _token(record, values, previous or {})
-    out = write(record, setup, public=values.get("expose") in ("public", "token"), token=token)
+    public = values.get("expose") in ("public", "token")
+    led = str((values.get("workload") or {}).get("launcher")) in LED
+    out = write(record, setup, public=public, token=token, led=led)
     if previous is not None:
         # What only the purchase knew: neither a refresh nor an edit knows the attempts, nor an
         # address that it did not ask for.
@@ -262,9 +270,9 @@ def _login(record: ClusterRecord, setup: Setup | None) -> tuple[str, str]:
     )
 
 
-def _endpoints(record: ClusterRecord, setup: Setup | None, public: bool) -> list[str]:
+def _endpoints(record: ClusterRecord, setup: Setup | None, public: bool, led: bool) -> list[str]:
     """`host:port` where that is open or mapped to the outside; else the line that carries a port of
-    the first machine here.
+    the first machine here. Of a server over several nodes it is the first one's.
     """
     if urls := [node.url for node in record.machines if node.url]:
         return urls[:_LISTED_MAX]
@@ -272,7 +280,7 @@ def _endpoints(record: ClusterRecord, setup: Setup | None, public: bool) -> list
         return []
     hosts = [
         (node.external_ip or node.internal_ip, dict(node.ports))
-        for node in record.machines
+        for node in record.machines[: 1 if led else None]
         if node.external_ip or node.internal_ip
     ]
     if not public and not any(mapped for _, mapped in hosts):

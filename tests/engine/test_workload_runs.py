@@ -11,8 +11,10 @@ import pytest
 
 from providers.engine import keys, operations
 from providers.engine.readiness import access, handover
+from providers.engine.readiness import workload as progress
 from providers.engine.reconcile.status import with_status
 from providers.errors import AllFailed, GpusError
+from providers.model.machine import Handle, Node
 from providers.model.workload import ROOT
 from providers.rehearsal.node import StandInProbe
 from tests.engine.test_workloads import CLOUDS, JOB, MACHINES, SERVICE
@@ -77,6 +79,60 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig) -> None:
     assert Path(line.path(f"{ROOT}/token")).read_text() == token
     assert token not in repr(lab.world.journal.orders("rehearsal", "owner1")) + str(
         record.to_dict()
+    )
+
+
+def test_a_server_over_several_nodes_has_its_token_on_the_first_alone(rig) -> None:
+    """Nobody asks the others; the key to each other is no played machine's."""
+    lab = rig("gcp")
+    served = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-405B", "dtype": "bf16"}
+    wanted = {**SEVERAL, "kind": "service", "expose": "token", "workload": served}
+    record = lab.create(lab.wanted(wanted))
+    looker = access.key_probe(lab.world, "owner1", "t")
+    assert isinstance(looker, StandInProbe)
+    folders = [looker.stand_in(node) for node in record.machines]
+    found = [Path(line.path(f"{ROOT}/token")).exists() for line in folders]
+    assert found == [True, False]
+    assert not any(Path(line.path(f"{ROOT}/between.sh")).exists() for line in folders)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "detail"),
+    [
+        ("succeeded 0 leader", "ended", "exit code 0"),
+        ("failed 3 leader", "failed", "exit code 3"),
+        ("failed 1 leader node-1 is lost", "failed", "exit code 1: node-1 is lost"),
+    ],
+)
+def test_the_end_of_a_jobs_leader_is_that_of_all(rig, monkeypatch, said, status, detail) -> None:
+    """Also of a machine that has not heard of it; one that was taken back stays so."""
+    lab = rig("gcp")
+    record = lab.create(lab.wanted(SEVERAL))
+    leader, other = record.machines
+    words = {
+        leader.handle: progress.last(f"gpus-work {dict(record.applied)['work']} {said}"),
+        other.handle: progress.WorkloadStatus(),
+    }
+
+    async def word(_world, _adapter, node, _order):
+        return words[node.handle]
+
+    monkeypatch.setattr(progress, "word", word)
+    preempted = other._replace(status="preempted")
+    for seen, then in ((other, (status, detail)), (preempted, ("preempted", other.detail))):
+        looked = progress.seen(lab.world, lab.world.adapter("gcp"), record, (leader, seen), None)
+        first, second = asyncio.run(looked)
+        assert (first.status, first.detail) == (status, detail)
+        assert (second.status, second.detail) == then
+
+
+def test_a_service_that_is_not_ready_on_one_node_says_why() -> None:
+    """The machine runs all the same; of a service that is ready nothing is said."""
+    node = Node(Handle("gcp", "x"), "train-1", "running")
+    down = progress.with_workload_status(node, "service", progress.last("gpus-work a running died"))
+    assert (down.status, down.detail) == ("running", "its service is not ready: died")
+    assert (
+        progress.with_workload_status(node, "service", progress.last("gpus-work a ready")) == node
     )
 
 

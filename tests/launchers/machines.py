@@ -19,6 +19,7 @@ class Machine:
     def __init__(self, folder, address="", tools=None) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
+        self.inside: tuple[str, ...] = ()
         self.begun: list[subprocess.Popen[bytes]] = []
         self.bin = folder / "bin"
         self.bin.mkdir()
@@ -48,7 +49,7 @@ class Machine:
         path.write_text(text)
         (self.folder / "console").touch()
         process = subprocess.Popen(
-            ["bash", str(path)],
+            [*self.inside, "bash", str(path)],
             env={**self.environment, **more},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -159,6 +159,14 @@ def test_the_ssh_line_is_one_that_works() -> None:
     assert outputs.write(other, Setup())["ssh"] == "ssh gpus@192.0.2.1"
 
 
+def test_a_server_over_several_nodes_is_asked_at_the_first() -> None:
+    """The others answer nobody."""
+    ports = Setup(ports=(8000,))
+    assert outputs.write(a_record(2), ports, public=True, led=True)["endpoints"] == [
+        "192.0.2.1:8000"
+    ]
+
+
 def test_ports_become_endpoints() -> None:
     """Public: each node's address with each port. Private: the line that carries each port of the
     first one here. Mapped: the port outside.

@@ -1,5 +1,6 @@
 """The lines that start each launcher, and the line that tries a service."""
 
+import re
 import subprocess
 
 import pytest
@@ -83,9 +84,52 @@ def test_a_token_is_never_an_argument() -> None:
 
 
 def test_one_machine_launchers_refuse_nodes() -> None:
-    """VLLM over two nodes names the launchers that can."""
+    """TGI over two nodes names the launchers that can."""
     with pytest.raises(SpecError, match="over several machines run torchrun"):
-        program(VLLM, "service", "H100", 8, 2)
+        line("tgi", nodes=2)
+
+
+def test_a_server_over_several_nodes_is_one_with_the_first_at_its_head() -> None:
+    """All nodes run the same line; stages join them, each as wide as a node's GPUs; the user's own
+    split and port stay.
+    """
+    served = line("vllm", nodes=2)
+    assert '--nnodes 2 --node-rank "$GPUS_NODE_RANK" --master-addr "$GPUS_LEADER"' in served
+    assert '$([ "$GPUS_NODE_RANK" = 0 ] || echo --headless)' in served
+    assert "--pipeline-parallel-size 2" in served and "--data-parallel-size" not in served
+    assert 'VLLM_HOST_IP="$GPUS_ADDRESS"' in served
+    own = line("vllm", nodes=2, args=(("tp", 16), ("master-port", 1234)))
+    assert "-tp 16" in own and "--master-port 1234" in own
+    assert not re.search("parallel-size|29500", own)
+    assert '--nnodes 2 --node-rank "$GPUS_NODE_RANK" --dist-init-addr "$GPUS_LEADER:29500"' in (
+        line("sglang", nodes=2)
+    )
+    assert not re.search("nnodes|headless|master|HOST_IP", line("vllm") + line("sglang"))
+
+
+@pytest.mark.parametrize(
+    ("launcher", "flag"), [("vllm", "nnodes"), ("vllm", "headless"), ("sglang", "node-rank")]
+)
+def test_who_is_which_node_is_no_flag_of_the_users(launcher, flag) -> None:
+    """The same line runs on all of them."""
+    with pytest.raises(SpecError, match="write nodes"):
+        line(launcher, nodes=2, args=((flag, 1),))
+
+
+def test_mpirun_starts_a_rank_for_each_gpu_and_leaves_what_the_user_says() -> None:
+    """On one machine it needs no hosts."""
+    assert line("mpi") == "mpirun -np 8 train.py --epochs 3"
+    several = line("mpi", nodes=2)
+    assert 'mpirun -np 16 --hostfile "$GPUS_HOSTFILE" train.py --epochs 3' in several
+    own = line("mpi", nodes=2, args=(("np", 2), ("bind-to", "none")))
+    assert 'mpirun --hostfile "$GPUS_HOSTFILE" --np 2 --bind-to none train.py' in own
+
+
+def test_programs_side_by_side_are_not_led_over_several_nodes() -> None:
+    """Each would meet at the same port."""
+    tasks = (Task("a", "vllm", model="x", gpus=(0,)), Task("b", "vllm", model="y", gpus=(1,)))
+    with pytest.raises(SpecError, match="one program where vllm runs over several nodes"):
+        program(Workload(tasks), "service", "H100", 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from providers.model.ask import Ask, Capacity, Choice, PriceOverride
 from providers.model.capability import Capabilities
 from providers.model.place import Block, Scope
 from providers.model.placement import Placement
+from providers.model.workload import Task, Workload
 from providers.planner import check, rules
 from providers.planner.plan import make
 from tests.present import present
@@ -82,6 +83,17 @@ def test_b31_a_port_that_the_provider_cannot_open_is_refused_in_the_plan() -> No
     (refused,) = make(ask(ssh=True), table_of_one, ABLE).rejections
     assert (refused.rule, refused.wanted) == ("reach", "machines that answer ssh")
     assert len(make(ask(), table_of_one, ABLE).candidates) == 1
+
+
+def test_nodes_that_log_into_each_other_are_placed_where_they_can() -> None:
+    """On one machine there is nobody to log into."""
+    for launcher, nodes, kept in (("mpi", 2, 0), ("torchrun", 2, 1), ("mpi", 1, 1)):
+        work = Workload((Task(launcher=launcher, command="a.out"),))
+        wanted = ask(("H100", 8, "gpu", False, None, nodes), kind="job", workload=work)
+        able = {"shut": ABLE["shut"]._replace(max_nodes=2, kinds=frozenset({"job"}))}
+        plan = make(wanted, table([offer(provider="shut")]), able)
+        assert len(plan.candidates) == kept
+        assert kept or plan.rejections[0].found == "shut's do not"
 
 
 def test_nodes_and_credentials_have_rules_of_their_own() -> None:

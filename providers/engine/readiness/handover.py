@@ -1,14 +1,17 @@
-"""What machines are told once they are there: the addresses of all nodes, a service's token, that
-they are accepted, and the folder that is declared. Goes by login, never by what a cloud keeps.
+"""What machines are told once they are there: the addresses of all nodes and what leads from one to
+the other, a service's token, that they are accepted, and the folder that is declared. Goes by
+login, never by what a cloud keeps.
 
-Owns the files of these in the folder of the start-up script, and a token's making: random, kept
-beside the cluster's key for this user alone.
+Owns the files of these in the folder of the start-up script. A token is kept beside the cluster's
+key for this user alone; the nodes' key to each other is nowhere but on them.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from providers.engine.keys import token
@@ -17,6 +20,7 @@ from providers.engine.readiness.wait import WRONG
 from providers.errors import GpusError, HalfMade
 from providers.model.workload import BOOT_SCRIPT, CONTAINER_SCRIPT, ROOT
 from providers.remote.line import as_root
+from providers.remote.ssh import made_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,12 +43,12 @@ async def deliver_files(
     Raises HalfMade where that can't be done: without it nothing would ever start there.
     """
     files: dict[str, str] = {}
+    if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
+        files["token"] = token(world.name, *order.label[:2])
     if len(nodes) > 1:
         files["peers"] = (
             "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
         )
-    if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
-        files["token"] = token(world.name, *order.label[:2])
     if order.setup.gated:
         # It comes here only after its machines passed, or could not be measured.
         files["go"] = "accepted\n"
@@ -59,9 +63,21 @@ async def deliver_files(
             code="no-key",
             handles=handles,
         )
-    for node in nodes:
-        line = looker.line(node)
+    from providers.workloads.launch.start_script import between, leader_has_token
+
+    lines = [looker.line(node) for node in nodes]
+    able = world.manifests[adapter.name].capabilities
+    if (
+        len(nodes) > 1
+        and not able.marketplace
+        and not any(way is None or way.stand_in for way in lines)
+    ):
+        # First, since a script begins once it has its peers.
+        files = {"between.sh": between(await world.call("", _key)), **files}
+    for node, line in zip(nodes, lines, strict=True):
         for name, content in files.items():
+            if name == "token" and node is not nodes[0] and leader_has_token(order.setup.script):
+                continue
             try:
                 code, errors = (
                     await written(line, f"{ROOT}/{name}", content)
@@ -88,6 +104,12 @@ async def deliver_files(
     except GpusError as error:
         why = WRONG if isinstance(error, NotSendable) else "no-handing"
         raise HalfMade(str(error), provider=adapter.name, code=why, handles=handles) from None
+
+
+def _key() -> str:
+    """The private half of a new key pair. Runs ssh-keygen, in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        return made_key(Path(folder), "gpus").private.read_text(encoding="ascii")
 
 
 async def rerun(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from providers.model.machine import Node, Order
     from providers.remote.probe import Ordered
 
+LEADER = "leader"
+"""Follows the exit code where it is that of the whole job."""
 STATUS = f"cat {ROOT}/status 2>/dev/null"
 ITSELF = "it powered itself off, as it does once its job is done; what that ended with is not known"
 
@@ -60,12 +62,17 @@ def with_workload_status(node: Node, kind: str, word: WorkloadStatus) -> Node:
     """The machine as its work makes it: a job that is over is ended or failed, whatever became of
     the machine. Pure.
     """
+    if kind == "service" and node.status == RUNNING and word.state not in {"", READY}:
+        return node._replace(detail=f"its service is not ready: {word.detail or word.state}")
     if kind != "job":
         return node
     if word.state == SUCCEEDED:
         return node._replace(status=ENDED, detail="exit code 0")
     if word.state == DID_FAIL:
-        return node._replace(status=FAILED, detail=f"exit code {word.detail or 'unknown'}")
+        code, _, why = word.detail.partition(" ")
+        why = why.removeprefix(LEADER).strip()
+        text = f"exit code {code or 'unknown'}{f': {why}' if why else ''}"
+        return node._replace(status=FAILED, detail=text)
     if word.state in NOT_SET_UP:
         code, _, why = word.detail.partition(" ")
         return node._replace(
@@ -107,7 +114,8 @@ async def observed(world: World, adapter: Cloud, record: ClusterRecord) -> tuple
 
 async def _looked(world: World, adapter: Cloud, record: ClusterRecord) -> tuple[Node, ...]:
     nodes = tuple(await repeated(world, adapter.name, adapter.observe, record.handles))
-    if record.kind != "job" or not works(record):
+    asked = record.kind == "job" or (record.kind == "service" and record.placement.nodes > 1)
+    if not asked or not works(record):
         return nodes
     if finished(record):
         # What was told once stays, however the machine goes on.
@@ -139,20 +147,26 @@ async def seen(
     world: World, adapter: Cloud, record: ClusterRecord, nodes: Sequence[Node], order: Order | None
 ) -> tuple[Node, ...]:
     """The machines as their work makes them: one look at each that may have something to tell.
-    Words of another program do not count.
+    Words of another program do not count. The end of a job's leader is that of the others too.
     """
-    found, digest = [], dict(record.applied).get(WORK, "")
+    found, digest, leader = [], dict(record.applied).get(WORK, ""), None
     for node in nodes:
         told = node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
         said = await word(world, adapter, node, order) if told else WorkloadStatus()
-        found.append(
-            with_workload_status(
-                node, record.kind, said if said.digest == digest else WorkloadStatus()
-            )
-            if told
+        said = said if said.digest == digest else WorkloadStatus()
+        found.append(with_workload_status(node, record.kind, said) if told else node)
+        if record.kind == "job" and said.detail.split()[1:2] == [LEADER]:
+            leader = found[-1]
+    if leader is None:
+        return tuple(found)
+    return tuple(
+        (
+            node._replace(status=leader.status, detail=leader.detail)
+            if node.status in (RUNNING, *DONE)
             else node
         )
-    return tuple(found)
+        for node in found
+    )
 
 
 async def until_working(

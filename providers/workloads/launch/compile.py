@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from providers.catalog import names
 from providers.errors import Problem, SpecError
-from providers.model.workload import Process, Program, is_path
+from providers.model.workload import LED, Process, Program, is_path
 from providers.workloads.launch import images
 from providers.workloads.launch.flag_checks import changed, mistakes
 from providers.workloads.launch.recipes import RECIPES, TOKEN, Where, listens, recipe
@@ -70,6 +70,7 @@ def program(
         on_done=workload.on_done,
         nodes=nodes,
         rendezvous=nodes > 1,
+        led=nodes > 1 and workload.tasks[0].launcher in LED,
         token_env=TOKEN if expose == "token" else "",
         models=_models(workload),
         mounts=workload.mounts,
@@ -121,6 +122,15 @@ def check(workload: Workload, nodes: int, expose: str) -> list[Problem]:
                     f"1 for {task.launcher}, which runs on one machine",
                     str(nodes),
                     f"over several machines run {able}",
+                )
+            )
+        if nodes > 1 and task.launcher in LED and len(workload.tasks) > 1:
+            found.append(
+                Problem(
+                    "workload.services",
+                    f"one program where {task.launcher} runs over several nodes",
+                    str(len(workload.tasks)),
+                    "declare a cluster for each",
                 )
             )
         if expose == "token" and made.port and not made.token:

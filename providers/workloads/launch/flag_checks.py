@@ -56,6 +56,7 @@ OWN = {
     "model": "model",
     "model-path": "model",
     "model-id": "model",
+    **dict.fromkeys(("nnodes", "node-rank", "headless", "master-addr", "dist-init-addr"), "nodes"),
 }
 """A server's flag, and the field that says it: health check, firewall and connection look there, so
 a second word could only contradict it.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from providers.model.workload import Task
 
 Value = str | int | float | bool
-RUNNERS = frozenset({"torchrun", "accelerate", "deepspeed", "kohya", "lightning", "ray"})
+RUNNERS = frozenset({"torchrun", "accelerate", "deepspeed", "kohya", "lightning", "ray", "mpi"})
 """Launchers whose `command` names a program; that of all others is flags."""
 _NAMES = {
     "vllm": (
@@ -28,12 +28,15 @@ _NAMES = {
         ("decode-context-parallel-size", "dcp"),
         ("enable-expert-parallel", "ep"),
         ("quantization", "q"),
+        ("nnodes", "n"),
+        ("node-rank", "r"),
     ),
     "sglang": (
         ("tp-size", "tp", "tensor-parallel-size"),
         ("pp-size", "pp", "pipeline-parallel-size"),
         ("dp-size", "dp", "data-parallel-size"),
         ("ep-size", "ep", "expert-parallel-size"),
+        ("dist-init-addr", "nccl-init-addr"),
     ),
     "llama.cpp": (
         ("ctx-size", "c"),

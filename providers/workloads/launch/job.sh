@@ -3,6 +3,8 @@
 : "${digest:?}" "${to?}" "${release?}" "${unsaved:?}"
 declare -a process_lines
 
+meaning() { :; }
+
 run_job() {
   saver=""
   if [ -n "$to" ]; then
@@ -26,7 +28,9 @@ run_job() {
     [ "$code" != 0 ] || code=$unsaved
   fi
   echo "$code" >"$GPUS_ROOT/$digest.done"
-  if [ "$code" = 0 ]; then say succeeded 0; else say failed "$code"; fi
+  why=$(meaning)
+  if [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
+  say "$state" "$code" ${why:+"$why"}
   rm -f "$GPUS_ROOT/main.pid"
   if [ -n "$release" ] && [ -z "$lost" ]; then
     sync

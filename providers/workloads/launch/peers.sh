@@ -1,5 +1,6 @@
 #!/bin/bash
-# The part of start.sh that waits for the addresses that the engine writes into the folder by login.
+# The part of start.sh that waits for the addresses that the engine writes into the folder by login,
+# after what leads from one to the other.
 : "${nodes?}" "${wait_s:?}"
 
 all_known() { [ "0$(grep -cs . "$GPUS_ROOT/peers")" -ge "$nodes" ]; }
@@ -30,4 +31,6 @@ wait_for_peers() {
   fi
   GPUS_ADDRESS=$(sed -n "$((GPUS_NODE_RANK + 1))p" "$GPUS_ROOT/peers")
   export GPUS_NODE_RANK GPUS_ADDRESS
+  # shellcheck source=/dev/null
+  [ ! -r "$GPUS_ROOT/between.sh" ] || . "$GPUS_ROOT/between.sh"
 }

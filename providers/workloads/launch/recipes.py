@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RENDEZVOUS_PORT = 29_500
 RAY_PORT = 6_379
+LOGIN_WAIT_S = 1_800
+"""How long the first node waits until the others take its login: they may set up longer than it."""
 TOKEN = "GPUS_TOKEN"  # noqa: S105 - its name, not its value
 """The variable that holds a service's token."""
 
@@ -168,6 +170,22 @@ def _ray(task: Task, where: Where) -> str:
     )
 
 
+_PROCESSES = ("n", "c", "np", "N", "npernode", "pernode", "hostfile", "machinefile", "host", "H")
+
+
+def _mpi(task: Task, where: Where) -> str:
+    several = where.nodes > 1
+    added = (
+        Ours("-np", where.gpu_count * where.nodes, _PROCESSES),
+        Ours("--hostfile", several and '"$GPUS_HOSTFILE"', ("machinefile", "host", "H")),
+    )
+    line = _join("mpirun", *ours(given(task), *added), *written(task), task.command)
+    if not several:
+        return line
+    program = shell.program(__file__, "mpi", nodes=where.nodes, work=line, wait_s=LOGIN_WAIT_S)
+    return _last_line_open(program)
+
+
 def _last_line_open(program: str) -> str:
     """Without the end of its last line, which may get further words."""
     return program.removesuffix("\n")
@@ -198,9 +216,12 @@ def _vllm(task: Task, where: Where) -> str:
         "data-parallel-size",
         "dp",
     )
+    several = where.nodes > 1
     added = (
         Ours("--host", where.host),
         Ours("--port", task.port or VLLM_PORT),
+        Ours("--nnodes", several and where.nodes),
+        *_meeting(where, "--node-rank", "--master-addr", "--master-port"),
         Ours("--tensor-parallel-size", where.tensor, split),
         Ours("--pipeline-parallel-size", where.pipeline > 1 and where.pipeline, split),
         Ours("--data-parallel-size", where.replicas > 1 and where.replicas, split),
@@ -212,9 +233,11 @@ def _vllm(task: Task, where: Where) -> str:
     )
     return _join(
         _key("VLLM_API_KEY", where),
+        'VLLM_HOST_IP="$GPUS_ADDRESS"' if several else "",
         "vllm serve",
         _named(task.model),
         *ours(given(task), *added),
+        '$([ "$GPUS_NODE_RANK" = 0 ] || echo --headless)' if several else "",
         *written(task),
         task.command,
     )
@@ -235,10 +258,14 @@ def _sglang(task: Task, where: Where) -> str:
         "dp",
         "data-parallel-size",
     )
+    several = where.nodes > 1
     added = (
         Ours("--model-path", _named(task.model)),
         Ours("--host", where.host),
         Ours("--port", task.port or SGLANG_PORT),
+        Ours("--nnodes", several and where.nodes),
+        Ours("--node-rank", several and '"$GPUS_NODE_RANK"'),
+        Ours("--dist-init-addr", several and f'"$GPUS_LEADER:{RENDEZVOUS_PORT}"'),
         Ours("--tp-size", where.tensor, split),
         Ours("--pp-size", where.pipeline > 1 and where.pipeline, split),
         Ours("--dp-size", where.replicas > 1 and where.replicas, split),
@@ -383,12 +410,14 @@ RECIPES: dict[str, Recipe] = {
         nodes=True,
     ),
     "ray": Recipe(_ray, "docs.ray.io/en/latest/cluster/cli.html, 2026-11", nodes=True),
+    "mpi": Recipe(_mpi, "docs.open-mpi.org, mpirun 4.1 and 5.0, 2026-11", nodes=True),
     "vllm": Recipe(
         _vllm,
-        "docs.vllm.ai/en/stable/cli/serve.html, 2026-11",
+        "docs.vllm.ai/en/stable/cli/serve.html and docs/serving/parallelism_scaling.md, 2026-11",
         VLLM_PORT,
         "/health",
         token=True,
+        nodes=True,
         image="vllm/vllm-openai:latest",
     ),
     "sglang": Recipe(
@@ -396,6 +425,7 @@ RECIPES: dict[str, Recipe] = {
         "docs.sglang.ai/advanced_features/server_arguments.html, 2026-11",
         SGLANG_PORT,
         "/health",
+        nodes=True,
         image="lmsysorg/sglang:latest",
     ),
     "tgi": Recipe(

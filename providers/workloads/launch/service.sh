@@ -16,6 +16,12 @@ answers() {
     case $code in 2* | 3*) ;; *) exit 1 ;; esac' - "${1#http://127.0.0.1:}" 2>/dev/null
 }
 
+# works INDEX, begins INDEX, ended INDEX CODE, go_on: as a part after this one has them.
+works() { [ -z "${process_urls[$1]}" ] || answers "${process_urls[$1]}"; }
+begins() { :; }
+ended() { sleep "$pause"; }
+go_on() { :; }
+
 # restart INDEX: later and later while it keeps ending at once.
 restart() {
   trap - TERM INT
@@ -23,9 +29,11 @@ restart() {
   pause=1
   while :; do
     began=$SECONDS
+    begins "$1"
     start "$1"
-    echo "gpus: process $1 ended with $?; started again in ${pause}s" >>"$GPUS_ROOT/log"
-    sleep "$pause"
+    code=$?
+    echo "gpus: process $1 ended with $code; started again in ${pause}s" >>"$GPUS_ROOT/log"
+    ended "$1" "$code"
     if [ $((SECONDS - began)) -gt 300 ]; then
       pause=1
     elif [ "$pause" -lt "$restart_most" ]; then
@@ -34,7 +42,8 @@ restart() {
   done
 }
 
-run_service() {
+begin() {
+  pids=""
   set -m
   if [ -n "$to" ]; then
     keep_saving 9>&- &
@@ -45,15 +54,20 @@ run_service() {
     pids="$pids $!"
   done
   set +m
-  ready=""
+}
+
+run_service() {
+  begin
+  ready="" why=""
   while :; do
+    go_on
     up=1
-    for url in "${process_urls[@]}"; do
-      [ -z "$url" ] || answers "$url" || up=""
+    for index in "${!process_urls[@]}"; do
+      works "$index" || { up="" && break; }
     done
     if [ "$up" != "$ready" ]; then
       ready=$up
-      if [ -n "$up" ]; then say ready; else say running; fi
+      if [ -n "$up" ]; then say ready; else say running ${why:+"$why"}; fi
     fi
     sleep "$health_every" &
     wait $!

@@ -14,7 +14,7 @@ set -u
 root="${GPUS_ROOT:-$folder}"
 mkdir -p "$root"
 export HOME="${HOME:-/root}" GPUS_ROOT="$root"
-pids="" containers=()
+pids="" containers=() by_ssh=""
 
 # say STATE [DETAIL]
 say() {
@@ -99,12 +99,18 @@ start() (
   trap - TERM INT
   line=${process_lines[$1]} own=()
   if [ "$1" = 0 ] && [ -n "$resume" ] && has_checkpoint; then line="$line $resume"; fi
+  # shellcheck disable=SC2016 # expanded by the program's shell
+  [ -z "$by_ssh" ] || line='PATH="$GPUS_ROOT/bin:$PATH"; '$line
   gpus_command=(bash -c "$line")
   [ -z "$image" ] || set_caches "$1"
   for entry in ${process_env[@]+"${process_env[@]}"}; do
     [ "${entry%% *}" != "$1" ] || own+=("${entry#* }")
   done
-  [ -z "$image" ] || run_in_container "$1" "$line"
+  if [ -n "$image" ]; then
+    run_in_container "$1" "$line"
+  elif [ -n "$by_ssh" ]; then
+    keep_env ${own[@]+"${own[@]}"}
+  fi
   # From here on the user's variables may have taken the place of any of these.
   set -- "$image" ${own[@]+"${own[@]}"}
   [ $# = 1 ] || export "${@:2}"

@@ -46,6 +46,7 @@ CACHES = {
 downloaded outlives it.
 """
 _HUB = {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}
+_LEADERS_TOKEN = "leader_waits_for_token"  # noqa: S105 - a function's name
 _KEPT = re.compile(r"^kept=(.*)\nto=(.*)$", re.MULTILINE)
 BY_LOGIN_WAIT_S = 1_800
 """How long a start waits for what the engine writes into the folder by login: the addresses of the
@@ -64,6 +65,8 @@ _STEPS = {
     "workdir": "wait_for_workdir",
 }
 """By part of the script, in order: what it installs, and what its command waits for."""
+PORT_BETWEEN = 10_022
+"""Where nodes take each other's logins."""
 VOLUME_WAIT_S = 600
 """How long a volume may take to be attached."""
 WORKDIR_WAIT_S = 6 * 3_600
@@ -100,6 +103,7 @@ def script(
         "digest": program.digest,
         "kind": program.kind,
         "release": release if program.on_done == RELEASE else "",
+        "steps": [],
         "kept": "" if kept is None else kept.path,
         "to": to,
         "resume": program.resume,
@@ -180,8 +184,26 @@ def script(
         given |= {"save_every": kept.every_s}
     if lent:
         parts.append("lease")
-    given |= {"steps": [name for part, name in _STEPS.items() if part in parts]}
+    steps = {part: name for part, name in _STEPS.items() if part in parts}
+    if program.led:
+        parts.append("led")
+        given |= {"process_urls": list(map(_url, program.processes))}
+        steps |= {"token": _LEADERS_TOKEN} if "token" in steps else {}
+    given |= {"steps": list(steps.values())}
     return shell.program(__file__, "start", *parts, **given)
+
+
+def between(key: str) -> str:
+    """What a script reads once it has its peers, by which the holders of this key log into each
+    other.
+    """
+    return shell.program(__file__, "between", key=key, port=PORT_BETWEEN)
+
+
+def leader_has_token(text: str) -> bool:
+    """Whether of several nodes the first one alone waits for a token in this script."""
+    found = re.search(r"^steps=\((.*)\)$", text, re.MULTILINE)
+    return found is not None and _LEADERS_TOKEN in found[1].split()
 
 
 def checkpoint(text: str) -> tuple[str, str] | None:

@@ -164,11 +164,12 @@ def _serve(
         reason = f"{need.total:.1f} GiB on each GPU ({_parts(need)}), {usable:.1f} are usable{note}"
         return Verdict(gpu_type, gpu_count, nodes, NO, reason, layout, need, usable)
     # Stages that only divide what one GPU or a group of them holds anyway make nothing faster;
-    # copies do.
+    # copies do. Over several nodes there is one server, so one copy.
     copies = [
         pair
         for pair in tried
-        if pair[0].replicas > 1
+        if nodes == 1
+        and pair[0].replicas > 1
         and pair[0].pipeline == 1
         and pair[1].total <= usable * (1 - memory.TIGHT)
     ]
