@@ -14,7 +14,8 @@ import os
 import shlex
 import shutil
 import tempfile
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,15 +23,19 @@ from providers.errors import GpusError, printable, shortened
 from providers.model import shell
 from providers.remote.line import LocalCommand, as_root
 from providers.remote.run import started
+from providers.remote.ssh import FAILED, Ssh
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from providers.remote.line import Line
     from providers.remote.tree import Tree
 
 PAUSES_S = (1.0, 5.0, 15.0)
 """Before each further try, where the connection was lost."""
+_OPEN_S = 0.02
+_SOCKET_MOST = 80
+"""Characters of a folder: a socket's name may have 108, and ssh adds 17 while it makes one."""
 _STILL_S = 60
 """A transfer in which nothing moves for so long is lost."""
 _LOST = frozenset({10, 12, 30, 35, 255})
@@ -63,7 +68,8 @@ async def sent(line: Line, tree: Tree, there: There) -> None:
     )
     for pause in (*PAUSES_S, None):
         try:
-            return await _sent(line, tree, there)
+            async with _shared(line) as each:
+                return await _sent(each, tree, there)
         except _LostError as lost:
             if pause is None:
                 raise GpusError(str(lost)) from None
@@ -73,6 +79,24 @@ async def sent(line: Line, tree: Tree, there: There) -> None:
 
 class _LostError(Exception):
     """The connection failed."""
+
+
+@asynccontextmanager
+async def _shared(line: Line) -> AsyncIterator[Line]:
+    """The line by one connection for all steps, where it is OpenSSH's. Raises _LostError."""
+    with tempfile.TemporaryDirectory(prefix="gpus-") as folder:
+        if not isinstance(line, Ssh) or len(folder) > _SOCKET_MOST:
+            yield line
+            return
+        socket = Path(folder, "c")
+        line = line._replace(connection=socket)
+        async with started(line.master(), stdout=DEVNULL) as master:
+            while not socket.exists() and master.returncode is None:  # noqa: ASYNC110 - a socket that appears has no event
+                await asyncio.sleep(_OPEN_S)
+            if master.returncode is not None:
+                _, errors = await master.communicate()
+                _raise(master.returncode, errors, lost=(FAILED,))
+            yield line
 
 
 async def _sent(line: Line, tree: Tree, there: There) -> None:

@@ -1,0 +1,138 @@
+"""A project folder of 1 GB in 10,000 files to four machines, against plain rsync to one; and a
+second time after an edit of one line. The machines are folders behind a real ssh server here, so
+that all ends of all transfers share this machine's processors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from providers.remote.rsync import There, sent
+from providers.remote.ssh import Ssh
+from providers.remote.tree import scanned
+from tests.benchmarks.timing import Figures, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES, SIZE, MACHINES, RUNS = 10_000, 100_000, 4, 3
+FIRST_LIMIT, SECOND_LIMIT_S = 1.3, 2.0
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[Ssh]:
+    """The line to an ssh server of this host."""
+    for key in ("host", "user"):
+        made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+        subprocess.run(made, check=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = {
+        "ListenAddress": "127.0.0.1",
+        "Port": port,
+        "HostKey": folder / "host",
+        "AuthorizedKeysFile": folder / "user.pub",
+        "PidFile": "none",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PermitRootLogin": "yes",
+    }
+    config = folder / "sshd_config"
+    config.write_text("".join(f"{key} {value}\n" for key, value in words.items()))
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
+    with subprocess.Popen([program, "-D", "-f", str(config)]) as server:
+        try:
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                except OSError:
+                    time.sleep(0.05)
+            known = folder / "known_hosts"
+            yield Ssh(
+                "127.0.0.1", port, getpass.getuser(), folder / "user", known, "here", pinned=False
+            )
+        finally:
+            server.terminate()
+
+
+def _plain(line: Ssh, project: Path, there: Path) -> float:
+    """Seconds of rsync as a person would call it."""
+    began = time.perf_counter()
+    ssh = (
+        f"ssh -p {line.port} -i {line.key} -o UserKnownHostsFile={line.known_hosts}"
+        " -o StrictHostKeyChecking=accept-new"
+    )
+    subprocess.run(["rsync", "-a", "-e", ssh, f"{project}/", f"{line.host}:{there}/"], check=True)
+    return time.perf_counter() - began
+
+
+def _ours(line: Ssh, project: Path, there: list[Path]) -> float:
+    """Seconds of looking at the folder and sending it to all machines."""
+
+    async def all_of_them() -> None:
+        tree = scanned(project, 10 << 30)
+        await asyncio.gather(*(sent(line, tree, There(str(each))) for each in there))
+
+    began = time.perf_counter()
+    asyncio.run(all_of_them())
+    return time.perf_counter() - began
+
+
+def lines() -> list[Line]:
+    """Each side in turn, both from nothing."""
+    plain, ours, plain_again, ours_again = [], [], [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["GPUS_HOME"] = str(folder / "home")
+        project = folder / "project"
+        for number in range(FILES):
+            path = project / f"d{number % 100}" / f"f{number}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(os.urandom(SIZE))
+        there = [folder / "there" / str(each) for each in range(MACHINES + 1)]
+        with _server(folder) as line:
+            _plain(line, project, folder / "warm")
+            shutil.rmtree(folder / "warm")
+            for number in range(RUNS):
+                for each in there:
+                    shutil.rmtree(each, ignore_errors=True)
+                    each.mkdir(parents=True)
+                plain.append(_plain(line, project, there[0]))
+                ours.append(_ours(line, project, there[1:]))
+                (project / "d1" / "f1").write_text(f"edit {number}\n")
+                plain_again.append(_plain(line, project, there[0]))
+                ours_again.append(_ours(line, project, there[1:]))
+    first, theirs = Figures(tuple(ours)), Figures(tuple(plain))
+    again, theirs_again = Figures(tuple(ours_again)), Figures(tuple(plain_again))
+    detail = f"{FILES:,} files, 1 GB: ours {first.p50:.1f} s, plain {theirs.p50:.1f} s"
+    second = f"plain rsync to one: {theirs_again.p50:.2f} s"
+    return [
+        Line(
+            f"workdir to {MACHINES} machines over plain rsync to one",
+            first.p50 / theirs.p50,
+            FIRST_LIMIT,
+            " x",
+            detail,
+        ),
+        Line(
+            f"workdir to {MACHINES} machines after an edit of one line",
+            again.p50,
+            SECOND_LIMIT_S,
+            " s",
+            second,
+        ),
+    ]
