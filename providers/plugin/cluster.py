@@ -283,11 +283,14 @@ class Clusters:
         return result
 
     async def check_all(self, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
-        """The problems of all clusters of a stack at once, before any of them is registered."""
+        """The problems of these clusters at once, before any of them is registered. They are all of
+        the stack's, unless `complete` is false.
+        """
         from providers.plugin import inputs
 
-        self._session.program = dict(arguments.get("clusters") or {})
-        self._session.declared.update(self._session.program)
+        if arguments.get("complete", True):
+            self._session.program = dict(arguments.get("clusters") or {})
+            self._session.declared.update(self._session.program)
         return await asyncio.to_thread(inputs.check_all, arguments)
 
     async def _answer(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 
+from providers.model.screen import screened
 from providers.model.worlds import REHEARSAL
 from providers.resources.config import account_settings, max_spend_of, with_files
 from providers.resources.network import ManagedNetwork
-from providers.resources.program import end_quietly, made_once
+from providers.resources.program import end_quietly, end_with, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,6 +113,11 @@ class GpuCluster(pulumi.CustomResource):
             opts = pulumi.ResourceOptions.merge(
                 opts, pulumi.ResourceOptions(depends_on=list(volumes))
             )
+        if not made_once().get("checked") and _is_plain(spec):
+            # A registration that fails would leave Pulumi's own words about its end on the screen.
+            problems = problems_of(world, found, {name: spec}, complete=False)
+            if problems:
+                end_with(screened("\n".join(problems)))
         if spec.get("network") == "managed" and managed_network is None:
             managed_network = ManagedNetwork(name, spec=spec, world=world, settings=found)
         owner = ownership or one_ownership(
@@ -183,11 +189,41 @@ def one_ownership(
             ),
         )
     if made["world"] != world:
-        raise pulumi.RunError(
+        end_with(
             f"world: wanted one world for all clusters of a stack, found {made['world']} and"
             f" {world}; make a stack for each"
         )
     return cast("Ownership", made["ownership"])
+
+
+def problems_of(
+    world: str,
+    settings: Mapping[str, Mapping[str, str]],
+    specs: Mapping[str, Mapping[str, Any]],
+    *,
+    complete: bool = True,
+) -> list[str]:
+    """What the plugin finds wrong with clusters, one line each; `complete` where these are all of
+    the stack. A failing registration would report one, and leave a traceback for the rest.
+    """
+    asked = {
+        "world": world,
+        "settings": dict(settings),
+        "clusters": {name: dict(spec) for name, spec in specs.items()},
+        "complete": complete,
+    }
+    answer = cast("Any", pulumi.runtime.invoke("gpu:index:check", asked)).value or {}
+    found = answer.get("problems") or {}
+    return [str(line) for name in specs for line in found.get(name) or ()]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether all of it is known now: nothing in it is an Output or awaited."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, int, float))
 
 
 def plain(value: Any) -> Any:

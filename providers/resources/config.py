@@ -12,6 +12,7 @@ import pulumi
 from providers.errors import SpecError
 from providers.model.stack import max_spend_problem
 from providers.model.worlds import LIVE
+from providers.resources.program import end_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def refuse(problems: Iterable[Problem]) -> NoReturn:
     """Ends the program with these problems, one line each."""
-    raise pulumi.RunError("\n".join(map(str, problems)))
+    end_with("\n".join(map(str, problems)))
 
 
 def account_settings(world: str) -> dict[str, dict[str, str]]:
@@ -75,7 +76,7 @@ def check_keys() -> None:
     if unknown := stack_config.unknown_keys(CONFIG.get(), get_config_secret_keys_env()):
         refuse(unknown)
     if "gpus:clusters" in get_config_secret_keys_env():
-        raise pulumi.RunError(
+        end_with(
             "gpus:clusters: wanted no secret inside, found one; it would stand in the state as"
             " plain text, so give it a key of its own"
         )

@@ -12,10 +12,12 @@ import pulumi
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from providers.resources.cluster import GpuCluster
     from providers.resources.volume import GpuVolume
+PLANNED = "planned"
+"""The status that a preview shows of a cluster that is still to be launched."""
 TOKEN_OUTPUT = "_token"  # noqa: S105 - how an output's name ends
 
 
@@ -57,7 +59,9 @@ def tried_by(
     return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
 
 
-def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.Output[Any]]:
+def summary(
+    cluster: GpuCluster, *, token_output: str = ""
+) -> dict[str, pulumi.Output[Any]] | pulumi.Output[dict[str, Any]]:
     """What a stack shows of a cluster: status, where, gpu, the price per hour as long as it is
     billed, what else is to be known of it, and how to reach it; of a service with a token also the
     line that tries it, by the output that holds the token.
@@ -73,7 +77,7 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
             part[0], part[1] or (), shown, login, played=_played(part[2], part[0])
         )
     )
-    return {
+    fields: dict[str, pulumi.Output[Any]] = {
         "status": cluster.status,
         "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
         "gpu": gpu.apply(lambda part: _gpu(*part)),
@@ -87,18 +91,39 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> dict[str, pulumi.
         "endpoints": cluster.endpoints,
         **({"try": tried} if token_output else {}),
     }
+    if not pulumi.runtime.is_dry_run():
+        return fields
+    return _known({**fields, "status": or_planned(cluster.status)})
 
 
-def volume_summary(volume: GpuVolume) -> dict[str, Any]:
+def or_planned(field: pulumi.Output[Any]) -> pulumi.Output[Any]:
+    """The field; where a preview cannot know it, that it is planned."""
+    return field.apply(
+        lambda value: PLANNED if pulumi.contains_unknowns(value) else value, run_with_unknowns=True
+    )
+
+
+def _known(fields: Mapping[str, Any]) -> pulumi.Output[dict[str, Any]]:
+    """The fields that a preview knows: Pulumi would show each other one as `[unknown]`."""
+    return pulumi.Output.all(**fields).apply(
+        lambda found: {
+            name: value for name, value in found.items() if not pulumi.contains_unknowns(value)
+        },
+        run_with_unknowns=True,
+    )
+
+
+def volume_summary(volume: GpuVolume) -> dict[str, Any] | pulumi.Output[dict[str, Any]]:
     """What a stack shows of a volume: what it is, where, who has it, and its price a month; no
     price where none is known.
     """
-    return {
+    fields = {
         **volume.declared,
         "native_id": volume.native_id,
         "users": volume.users,
         "price_usd_per_month": volume.price_usd_per_month,
     }
+    return _known(fields) if pulumi.runtime.is_dry_run() else fields
 
 
 def _played(world: str, provider: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 
 from providers.adapters.base import NetworkRequest
-from providers.resources.program import made_once
+from providers.resources.program import end_with, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ class ManagedNetwork(pulumi.ComponentResource):
             or not all(isinstance(region, str) for region in regions)
             or not regions
         ):
-            raise pulumi.RunError(
+            end_with(
                 f"{name}.regions: wanted the regions that network: managed makes subnets in, found"
                 f" {regions!r}; list them, as in [us-central1]"
             )
@@ -48,7 +48,7 @@ class ManagedNetwork(pulumi.ComponentResource):
         allowed = spec.get("providers") or able
         provider = next((each for each in able if each in allowed), "")
         if not isinstance(allowed, (list, tuple)) or not provider:
-            raise pulumi.RunError(
+            end_with(
                 f"{name}.network: wanted {' or '.join(able)} among the providers, found"
                 f" {spec.get('providers')!r}; only there network: managed can be made"
             )
@@ -56,7 +56,7 @@ class ManagedNetwork(pulumi.ComponentResource):
         if not isinstance(ports, (list, tuple)) or not all(
             isinstance(port, (int, float)) for port in ports
         ):
-            raise pulumi.RunError(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
+            end_with(f"{name}.ports: wanted a list such as [8000], found {ports!r}")
         super().__init__("gpus:index:ManagedNetwork", f"{name}-network", {}, opts)
         declared = registry.manifests()[provider].declare_network
         public = spec.get("expose") in ("public", "token")

@@ -5,7 +5,8 @@ interrupted.
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+import sys
+from typing import Any, NoReturn, cast
 
 import pulumi
 
@@ -20,7 +21,6 @@ def end_quietly() -> None:
     """
     import contextlib
     import signal
-    import sys
 
     def end(_signal: int, _frame: object) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -28,7 +28,7 @@ def end_quietly() -> None:
                 stream.flush()
         os._exit(_SHOWN)
 
-    if not any(word.endswith("pulumi-language-python-exec") for word in sys.orig_argv):
+    if not _in_runner():
         return  # a program inside another one (a test, the Automation API): its host decides
     found = signal.getsignal(signal.SIGINT)
     if found is signal.default_int_handler or getattr(found, "__module__", "").startswith(
@@ -38,6 +38,22 @@ def end_quietly() -> None:
             ValueError
         ):  # not the main thread: a host of its own, with its own ways
             signal.signal(signal.SIGINT, end)
+
+
+def end_with(text: str) -> NoReturn:
+    """Ends the program with these lines, each an error on Pulumi's screen. Pulumi's own runner
+    would add that the program failed; a host of another kind gets a RunError.
+    """
+    if not _in_runner():
+        raise pulumi.RunError(text)
+    for line in text.splitlines():
+        pulumi.log.error(line)
+    sys.exit(_SHOWN)
+
+
+def _in_runner() -> bool:
+    """Whether Pulumi's own runner executes this program."""
+    return any(word.endswith("pulumi-language-python-exec") for word in sys.orig_argv)
 
 
 def made_once() -> dict[str, Any]:

@@ -4,14 +4,14 @@ at once, before anything is declared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
 from providers.errors import Problem
 from providers.model.screen import screened
 from providers.model.stack import RESERVED, world_problem
-from providers.resources.cluster import GpuCluster, one_ownership
+from providers.resources.cluster import GpuCluster, one_ownership, problems_of
 from providers.resources.config import (
     account_settings,
     check_keys,
@@ -20,9 +20,9 @@ from providers.resources.config import (
     refuse,
     volumes_of,
 )
-from providers.resources.exports import summary, token_output, volume_summary
+from providers.resources.exports import or_planned, summary, token_output, volume_summary
 from providers.resources.network import ManagedNetwork
-from providers.resources.program import end_quietly
+from providers.resources.program import end_quietly, end_with, made_once
 from providers.resources.volume import GpuVolume
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ def declare() -> dict[str, GpuCluster]:
     clusters, volumes = clusters_of(config), volumes_of(config)
     settings = account_settings(world)
     specs, problems = _entries(clusters, volumes)
-    problems += _checked(world, settings, specs)
+    problems += problems_of(world, settings, specs)
     if problems:
-        raise pulumi.RunError(
-            screened("\n".join(f"gpus:clusters.{problem}" for problem in problems))
-        )
+        end_with(screened("\n".join(f"gpus:clusters.{problem}" for problem in problems)))
+    made_once()["checked"] = True
     networks = {
         name: ManagedNetwork(name, spec=spec, world=world, settings=settings)
         for name, spec in specs.items()
@@ -80,7 +79,7 @@ def declare() -> dict[str, GpuCluster]:
             name, summary(made[name], token_output=token_output(name) if with_token else "")
         )
         if with_token:
-            pulumi.export(token_output(name), made[name].token)
+            pulumi.export(token_output(name), or_planned(made[name].token))
     return made
 
 
@@ -111,19 +110,3 @@ def _entries(
         specs[name], unreadable = stack_config.with_files(declared, project_folder())
         problems.extend(f"{name}.{problem}" for problem in unreadable)
     return specs, problems
-
-
-def _checked(
-    world: str, settings: Mapping[str, Mapping[str, str]], specs: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
-    """What the plugin finds wrong with the clusters, one line each: a failing registration would
-    report one, and leave a traceback for the rest.
-    """
-    asked = {
-        "world": world,
-        "settings": dict(settings),
-        "clusters": {name: dict(spec) for name, spec in specs.items()},
-    }
-    answer = cast("Any", pulumi.runtime.invoke("gpu:index:check", asked)).value or {}
-    found = answer.get("problems") or {}
-    return [str(line) for name in specs for line in found.get(name) or ()]

@@ -18,6 +18,7 @@ def test_up_refresh_preview_preempt_up_destroy(project) -> None:
     shown = made.preview()
     assert shown.count("best per provider") == 1
     assert "nothing runs now" in shown
+    assert 'status: "planned"' in shown and "unknown" not in shown.partition("Outputs:")[2]
     assert made.machines() == []
     assert made.seen()["mutations"] == 0
     said = made.up()

@@ -1,6 +1,11 @@
 """What cannot be served is refused whole and before anything is lost, through the real engine."""
 
+import re
+
 import pytest
+
+PULUMIS_OWN = re.compile("unhandled error|monitor has terminated|has a problem")
+"""What Pulumi adds of itself where a program or a registration fails."""
 
 
 def test_nothing_to_be_had(project) -> None:
@@ -23,7 +28,8 @@ def test_bad_input_is_told_whole(project) -> None:
     made.edit("max_price_per_hour: 60", "max_price_per_hour: -60")
     said = made.preview(fails=True)
     for path in ("train.gpu", "train.nodez", "train.max_price_per_hour"):
-        assert f"gpus:clusters.{path}: wanted" in said
+        assert f"error: gpus:clusters.{path}: wanted" in said
+    assert PULUMIS_OWN.search(said) is None
     for old, new, wanted in (
         (
             "gpus:world: rehearsal",
@@ -136,6 +142,19 @@ def nobody(folder):
         "NO_GCE_CHECK": "true",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+
+
+@pytest.mark.core
+def test_what_is_wrong_in_a_program_of_ones_own_is_told_alone(project) -> None:
+    """Each problem of the cluster is a line; nothing was declared, and Pulumi adds nothing."""
+    made = project()
+    (made.folder / "stacks" / "__main__.py").write_text(
+        "from providers import GpuCluster\nGpuCluster('one', gpu='H10:1', nodez=2)\n"
+    )
+    said = made.preview(fails=True)
+    assert "error: one.gpu: wanted a known GPU, found 'H10'; near: H100" in said
+    assert "error: one.nodez: wanted a known property (near: nodes)" in said
+    assert PULUMIS_OWN.search(said) is None and "Ownership" not in said
 
 
 def test_all_that_is_wrong_with_all_clusters_is_told_at_once(project) -> None:
