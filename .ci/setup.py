@@ -51,6 +51,7 @@ SERVERS = (
     ("debootstrap", "debootstrap"),
     ("docker-registry", "docker-registry"),
     ("openmpi-bin", "mpirun"),
+    ("haproxy", "haproxy"),
 )
 """Debian's packages of the real servers and tools that tests start, and a program of each."""
 

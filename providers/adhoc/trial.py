@@ -62,6 +62,7 @@ _LEFT_OUT = (
     "spot",
     "capacity",
     "nodes",
+    "replicas",
     "fallback",
     "rank",
     "ttl",

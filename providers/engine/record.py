@@ -59,6 +59,8 @@ ENDS_SLACK_S = 180.0
 """A machine that is gone this shortly before its limit counts as ended by it: clouds count from the
 start of the creation, and round.
 """
+UNTOLD = "untold"
+"""In `ClusterRecord.applied`: there where a replica does not know all others yet."""
 _PRICE = {"micro_usd": "micro_usd", "as_of": "price_as_of", "source": "price_source"}
 """The fields of a price, and their names in states and journals."""
 _LABEL = "mark"

@@ -32,6 +32,13 @@ class StartPlan(NamedTuple):
 ANYWHERE = "0.0.0.0"  # noqa: S104 - inside a container that only its provider's own door leads to
 
 
+def takes_proxy(manifest: Manifest) -> bool:
+    """Whether a proxy of ours can run on its machines: they boot a script, and nobody else has a
+    part of one.
+    """
+    return manifest.programs.runs is None and not manifest.capabilities.owned
+
+
 def start(
     ask: Ask,
     entry: Choice,
@@ -63,10 +70,11 @@ def start(
         ask.kind,
         gpu_type,
         gpu_count,
-        entry.nodes,
+        entry.span,
         override=entry.override,
         expose=asks,
         listen=listen,
+        replicas=entry.replicas and not own,
     )
     if manifest is not None and manifest.programs.runs is not None:
         watched = ask.kind not in manifest.capabilities.kinds or ask.kind == "machine"

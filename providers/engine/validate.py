@@ -260,8 +260,9 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     # A provider with a door of its own asks for its own token there.
     expose = spec.expose if machines or not allowed else "private"
     found = [
-        problem for entry in ask.entries for problem in check(ask.workload, entry.nodes, expose)
+        problem for entry in ask.entries for problem in check(ask.workload, entry.span, expose)
     ]
+    found.extend(_proxied(ask, allowed))
     found.extend(
         problem
         for entry in ask.entries
@@ -285,6 +286,30 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
                     )
                 )
     return list(dict.fromkeys(found))
+
+
+def _proxied(ask: Ask, allowed: Mapping[str, Manifest]) -> list[Problem]:
+    """Why no proxy can spread requests over the replicas that are declared."""
+    if not ask.replicated or ask.workload is None:
+        return []
+    from providers.adapters import registry
+    from providers.engine.setup import takes_proxy
+    from providers.workloads.launch import proxy
+
+    found = proxy.problems(ask.workload)
+    if allowed and not any(map(takes_proxy, allowed.values())):
+        able = ", ".join(name for name, each in registry.manifests().items() if takes_proxy(each))
+        own = [name for name, each in allowed.items() if ask.kind in each.capabilities.kinds]
+        todo = f"; {own[0]} adds containers by itself: options.{own[0]}" if own else ""
+        found.append(
+            Problem(
+                "replicas",
+                f"a provider whose machines take a proxy: {able}",
+                ", ".join(allowed),
+                f"leave replicas out{todo}",
+            )
+        )
+    return found
 
 
 def _references(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:

@@ -74,6 +74,13 @@ class Choice(NamedTuple):
     ttl_s: int | None = None
     override: Override | None = None
     """What this choice changes of the workload."""
+    replicas: bool = False
+    """Each node runs the whole service alone, and a proxy spreads the requests over them."""
+
+    @property
+    def span(self) -> int:
+        """How many nodes one copy of the workload runs on."""
+        return 1 if self.replicas else self.nodes
 
 
 class PriceOverride(NamedTuple):
@@ -124,6 +131,11 @@ class Ask(NamedTuple):
     """
     image: str = ""
     """The container image that runs there, where a market is listed for an ask."""
+
+    @property
+    def replicated(self) -> bool:
+        """Whether a service runs on each node alone, behind a proxy."""
+        return any(entry.replicas for entry in self.entries)
 
     def allows(self, provider: str, *, marketplace: bool) -> bool:
         """Whether this provider may be bought from. A marketplace, whose machines are strangers'

@@ -187,6 +187,8 @@ class Setup(NamedTuple):
     """The volumes that the workload finds as folders."""
     signs_in_to: str = ""
     """The registry that its machines sign in to as themselves; empty for none."""
+    apart: bool = False
+    """Several machines work each for itself, and need no fast links among them."""
     workdir: str = ""
     """The digest of the folder that its machines are sent; nothing where none is declared."""
     gated: bool = False

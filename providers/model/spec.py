@@ -110,7 +110,13 @@ class Cluster(ClusterFields):
                 (name, tuple(sorted(references.items())))
                 for name, references in sorted(self.fetched.items())
             ),
-            on_loss=self.on_loss,
+            # Those that serve are not given up for one that is lost.
+            on_loss=(
+                "replace-node"
+                if self.replicas is not None and self.on_loss == "replace-all"
+                else self.on_loss
+            ),
+            apart=self.replicas is not None,
             mounts=() if work is None else work.mounts,
             volumes=() if work is None else work.volumes,
             signs_in_to=registry.host if registry is not None and not registry.username else "",

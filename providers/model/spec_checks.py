@@ -43,6 +43,7 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
     problems.extend(_accept(cluster))
     problems.extend(_workload(cluster))
     problems.extend(_expose(cluster))
+    problems.extend(_replicas(cluster))
     if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
         found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
         problems.append(
@@ -96,6 +97,27 @@ def _expose(cluster: ClusterFields) -> list[Problem]:
             )
         )
     return problems
+
+
+def _replicas(cluster: ClusterFields) -> list[Problem]:
+    """Replicas are of a service with a workload, one machine each."""
+    if cluster.replicas is None:
+        return []
+    if cluster.kind != "service" or cluster.workload is None:
+        wanted = "kind: service with a workload, which a proxy can stand before"
+        found = f"kind: {cluster.kind}" if cluster.kind != "service" else "no workload"
+        return [Problem("replicas", wanted, found, "leave replicas out, or declare one")]
+    spans = [("nodes", cluster.nodes)]
+    spans += [
+        (f"fallback[{index}].nodes", item.nodes)
+        for index, item in enumerate(cluster.fallback)
+        if isinstance(item, Fallback) and item.nodes is not None
+    ]
+    return [
+        Problem(path, "1 with replicas: a replica is one machine", str(nodes), "leave it out")
+        for path, nodes in spans
+        if nodes != 1
+    ]
 
 
 def _labels(cluster: ClusterFields) -> list[Problem]:

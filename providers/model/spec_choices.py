@@ -147,9 +147,10 @@ def _choice(
         path=path,
         exact=exact,
         min_memory_gib=memory,
-        nodes=nodes,
+        nodes=cluster.replicas or nodes,
         capacity=kinds,
         wait_s=asks.DEFAULT_WAIT_S if wait_s is None else wait_s,
         ttl_s=ttl_s,
         override=item.override() if isinstance(item, Fallback) else None,
+        replicas=cluster.replicas is not None,
     )

@@ -176,6 +176,7 @@ class ClusterFields(Strict):
     gpu: str | Gpu | tuple[str | Gpu | Fallback, ...]
     kind: Literal["machine", "job", "service"] = "machine"
     nodes: int = Field(default=1, ge=1, le=1_000, strict=True)
+    replicas: int | None = Field(default=None, ge=1, le=64, strict=True)
     fallback: tuple[str | Fallback, ...] = ()
     spot: Spot | None = None
     capacity: tuple[str, ...] | None = None

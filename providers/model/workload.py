@@ -41,6 +41,15 @@ SETUP_WRONG = "setup-wrong"
 `setup-failed` may be the machine's fault.
 """
 NOT_SET_UP = (SETUP_FAILED, SETUP_WRONG)
+FREE_PORT = 1_024
+"""The first port that every user may listen at."""
+
+
+def here(port: int) -> int:
+    """The port of this machine to which one there is carried: the same, or 8000 above one that only
+    an administrator may open.
+    """
+    return port if port >= FREE_PORT else port + 8_000
 
 
 class Task(NamedTuple):
@@ -213,6 +222,8 @@ class Program(NamedTuple):
     volumes: tuple[VolumeMount, ...] = ()
     led: bool = False
     """Its first node starts the command or takes the requests; what becomes of it there counts."""
+    proxy_port: int = 0
+    """Where the proxy of several replicas listens; 0 without one."""
 
     @property
     def digest(self) -> str:
@@ -228,8 +239,11 @@ class Program(NamedTuple):
 
     @property
     def port(self) -> int:
-        """The first port that something listens at; 0 for none."""
-        return next((process.port for process in self.processes if process.port), 0)
+        """The port that callers use: the proxy's, else the first one that something listens at; 0
+        for none.
+        """
+        listening = next((process.port for process in self.processes if process.port), 0)
+        return self.proxy_port or listening
 
 
 _FIRST_FIELDS = Program._fields.index("models")

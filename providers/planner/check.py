@@ -42,7 +42,8 @@ def satisfied(ask: Ask, place: Placement) -> int | None:
         if (
             bought
             and place.gpu_count == entry.gpu_count
-            and place.nodes == entry.nodes
+            # How many replicas there are changes beside those that serve.
+            and (place.nodes == entry.nodes or entry.replicas)
             and place.gpu_type in rules.types(entry)
         ):
             return index
@@ -343,7 +344,7 @@ def _nodes(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Prob
     own = entry.path.startswith("fallback") and entry.nodes != ask.entries[0].nodes
     most = ", ".join(f"{name} {count}" for name, count in sorted(able.items()))
     return Problem(
-        f"{entry.path}.nodes" if own else "nodes",
+        f"{entry.path}.nodes" if own else "replicas" if entry.replicas else "nodes",
         f"{entry.nodes} nodes as one cluster",
         f"at most: {most}",
     )

@@ -44,7 +44,8 @@ def ask_text(ask: Ask) -> str:
 
 
 def _terms(entry: Choice) -> str:
-    nodes = f"{entry.nodes} nodes, " if entry.nodes > 1 else ""
+    what = "replicas" if entry.replicas else "nodes"
+    nodes = f"{entry.nodes} {what}, " if entry.nodes > 1 else ""
     return f"{nodes}{', then '.join(map(str, entry.capacity))}"
 
 
@@ -104,10 +105,15 @@ def price_text(candidate: Candidate) -> str:
         text = "your own price (prices.overrides)"
     else:
         text = (
-            f"{offer.price_as_of or 'no date'}:"
-            f" {'each node ' if candidate.nodes > 1 else ''}{offer.parts or 'whole machine'}"
+            f"{offer.price_as_of or 'no date'}: {_each(candidate)}{offer.parts or 'whole machine'}"
         )
     return f"{text}; not in it: {offer.left_out.replace('; ', ', ')}" if offer.left_out else text
+
+
+def _each(candidate: Candidate) -> str:
+    """`each node $1.41/h, `: of several, what one costs."""
+    one = candidate.offer.node_micro_usd
+    return f"each node {per_hour(one)}, " if candidate.nodes > 1 else ""
 
 
 def change_line(now_micro: int | None, new_micro: int | None, what: str = "") -> str:

@@ -80,7 +80,7 @@ def _fit(refusal: _Refusal) -> tuple[str, str]:
         return wanted, ""
     gpu_type = refusal.offer.gpu_type
     found = fits(entry, gpu_type, entry.gpu_count)
-    nodes = f" on {entry.nodes} nodes" if entry.nodes > 1 else ""
+    nodes = f" on {entry.span} nodes" if entry.span > 1 else ""
     remedy = f"; {found.remedy}" if found.remedy else ""
     return wanted, f"{gpu_type}:{entry.gpu_count}{nodes}: {found.why}{remedy}"
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from providers.engine.record import ClusterRecord
 
-PLACEMENT = frozenset({"gpu", "fallback", "nodes", "regions", "providers", "spot", "capacity"})
+PLACEMENT = frozenset(
+    {"gpu", "fallback", "nodes", "replicas", "regions", "providers", "spot", "capacity"}
+)
 """Edits that replace only if what runs no longer satisfies the declaration."""
 IN_PLACE = {
     "labels": "labels",
@@ -118,6 +120,7 @@ def cluster(
     from providers.engine.reconcile.condition import condition_of
     from providers.engine.reconcile.on_preview import DiffCase
     from providers.engine.reconcile.steps import STEPS
+    from providers.engine.record import UNTOLD
 
     changed = [key for key in _changed(old, new) if key not in OF_OWNERSHIP or old.get(key) is None]
     reasons = {
@@ -136,6 +139,9 @@ def cluster(
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
     if new.get("state") == "stopped" and "state" not in changed and record.status == "running":
         # Somebody started it.
+        changes.append(Change("status", "update", replaces=False, is_input=False))
+    if UNTOLD in dict(record.applied):
+        # A replica has to learn of the others.
         changes.append(Change("status", "update", replaces=False, is_input=False))
     if record.to_release:
         # It is over; what is left of its machines goes.

@@ -229,14 +229,12 @@ def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
 
 
 def served(spec: Cluster) -> tuple[int, ...]:
-    """The ports that its workload listens at."""
+    """The ports at which its workload is reached."""
     if spec.workload is None:
         return ()
-    from providers.workloads.launch.recipes import listens
+    from providers.workloads.launch import proxy
 
-    return tuple(
-        port for task in spec.workload.record().tasks if (port := listens(task.launcher, task.port))
-    )
+    return proxy.ports(spec.workload.record()) if spec.replicas is None else (proxy.PORT,)
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -18,7 +18,7 @@ from providers.errors import GpusError, printable
 from providers.model.duration import timestamp
 from providers.model.machine import Handle
 from providers.model.money import usd
-from providers.model.workload import LED
+from providers.model.workload import LED, here
 from providers.model.worlds import REHEARSAL
 from providers.plugin import properties
 from providers.rehearsal.nodes import mode
@@ -129,7 +129,8 @@ def struct(
     """
     token = _token(record, values, previous or {})
     public = values.get("expose") in ("public", "token")
-    led = str((values.get("workload") or {}).get("launcher")) in LED
+    alone = values.get("replicas") is not None
+    led = not alone and str((values.get("workload") or {}).get("launcher")) in LED
     out = write(record, setup, public=public, token=token, led=led)
     if previous is not None:
         # What only the purchase knew: neither a refresh nor an edit knows the attempts, nor an
@@ -281,13 +282,14 @@ def _endpoints(record: ClusterRecord, setup: Setup | None, public: bool, led: bo
     hosts = [
         (node.external_ip or node.internal_ip, dict(node.ports))
         for node in record.machines[: 1 if led else None]
-        if node.external_ip or node.internal_ip
+        if (node.external_ip or node.internal_ip)
+        and (record.status != "degraded" or node.status == "running")
     ]
     if not public and not any(mapped for _, mapped in hosts):
         line, separator = _login(record, setup) if hosts else ("", "")
-        return [f"{line}{separator} -L {port}:localhost:{port}" for port in setup.ports if line][
-            :_LISTED_MAX
-        ]
+        return [
+            f"{line}{separator} -L {here(port)}:localhost:{port}" for port in setup.ports if line
+        ][:_LISTED_MAX]
     scheme = "http://" if record.kind == "service" else ""
     # Where ports are mapped, one that has no outside is not reachable yet.
     found = [

@@ -206,6 +206,7 @@ def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str
         None if plan.best is None else plan.best.micro_usd,
         REPLACE_ALL if seen.setup is None else seen.setup.on_loss,
         "" if seen.setup is None else seen.setup.on_ttl,
+        plan.ask.entries[0].nodes if plan.ask.replicated else 0,
     )
     condition = condition_of(record)
     step = STEPS[condition]
@@ -218,7 +219,9 @@ def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str
         )
     if seen.action == RECLAIM and condition not in AT_REST:
         return reclaim_line(plan, record)
-    redeployed = record.kind == "service" and condition is not Condition.DEGRADED
+    redeployed = (
+        record.kind == "service" and condition is not Condition.DEGRADED and not plan.ask.replicated
+    )
     return (redeployed and _served_line(plan, record)) or step.preview(case)
 
 

@@ -151,6 +151,9 @@ SPEC_INPUTS: dict[str, Any] = {
     "idle_after": _described(
         _DURATION, "Released, as at its ttl, once no GPU had anything to do for this long."
     ),
+    "replicas": _described(
+        _INTEGER, "Of a service: so many machines that each serve alone, behind a proxy."
+    ),
     "on_loss": _described(
         _STRING,
         "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several"

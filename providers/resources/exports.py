@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pulumi
 
+from providers.model.workload import here
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
@@ -44,15 +45,13 @@ def tried_by(
     passed, meaning = manifest.console.proxy if manifest is not None else ("", "")
     notes = [meaning] if meaning else []
     address = urlsplit(urls[0])
-    if address.scheme == "http":
+    if address.scheme == "http" and address.port:
+        local = here(address.port)
+        carried = str(local) if local == address.port else f"{local}:{address.port}"
         # The address of a machine has no certificate.
         notes.append(
             "the token travels in clear"
-            + (
-                f"; encrypted: {login} -L {address.port}, then localhost:{address.port}"
-                if login
-                else ""
-            )
+            + (f"; encrypted: {login} -L {carried}, then localhost:{local}" if login else "")
         )
     notes += ["a rehearsal: nothing listens there"] if played else []
     key = passed or f"--oauth2-bearer $({shown})"

@@ -74,10 +74,14 @@ class ManagedNetwork(pulumi.ComponentResource):
 
 
 def _served(spec: Mapping[str, Any]) -> tuple[int, ...]:
-    """The ports that a workload listens at."""
+    """The ports at which a workload is reached."""
     workload = spec.get("workload")
     if not isinstance(workload, dict):
         return ()
+    if spec.get("replicas") is not None:
+        from providers.workloads.launch.proxy import PORT
+
+        return (PORT,)
     from providers.workloads.launch.recipes import listens
 
     tasks = [task for task in workload.get("services") or (workload,) if isinstance(task, dict)]

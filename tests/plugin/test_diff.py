@@ -267,6 +267,7 @@ def test_every_input_has_a_row() -> None:
         "marketplaces",
         "accept_suspect_prices",
         "accept",
+        "replicas",
     }
     assert tried == set(CLUSTER_INPUTS)
 

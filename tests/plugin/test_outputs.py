@@ -169,7 +169,7 @@ def test_a_server_over_several_nodes_is_asked_at_the_first() -> None:
 
 def test_ports_become_endpoints() -> None:
     """Public: each node's address with each port. Private: the line that carries each port of the
-    first one here. Mapped: the port outside.
+    first one here, at one that you may open. Mapped: the port outside.
     """
     ports = Setup(ports=(80,), ssh_public_key="ssh-ed25519 AAAA")
     assert outputs.write(a_record(2), ports, public=True)["endpoints"] == [
@@ -177,13 +177,13 @@ def test_ports_become_endpoints() -> None:
         "192.0.2.2:80",
     ]
     assert outputs.write(a_record(2), ports)["endpoints"] == [
-        "ssh gpus@192.0.2.1 -L 80:localhost:80"
+        "ssh gpus@192.0.2.1 -L 8080:localhost:80"
     ]
     (through,) = outputs.write(a_record(), ports._replace(ssh_public_key=""))["endpoints"]
     assert (
         through
         == "gcloud compute ssh train-0a1b2c3d-0 --zone us-central1-a --project my-project-123456 --"
-        " -L 80:localhost:80"
+        " -L 8080:localhost:80"
     )
     mapped = a_record()._replace(
         machines=tuple(node._replace(ports=((80, 5080),)) for node in a_record().machines)

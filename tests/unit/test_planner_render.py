@@ -85,13 +85,14 @@ def test_b17_each_provider_has_one_row_with_all_nodes_dates_and_what_is_left_out
     ]
     text = " ".join(render.as_text(made).split())
     assert "as of: gcp 2026-07-30; aws 2026-07-30" in text
-    assert "2026-07-30: each node whole machine; not in it: egress, disks" in text
+    assert "2026-07-30: each node $26.11/h, whole machine; not in it: egress, disks" in text
     assert (
-        "2026-07-30: each node whole machine; not in it: egress not taken: no adapter for aws yet"
-        in text
+        "2026-07-30: each node $55.04/h, whole machine; not in it: egress not taken: no adapter"
+        " for aws yet" in text
     )
-    assert "2026-07-30: each node whole machine; not in it: egress, disks" in render.as_markdown(
-        made
+    assert (
+        "2026-07-30: each node $26.11/h, whole machine; not in it: egress, disks"
+        in render.as_markdown(made)
     )
 
 

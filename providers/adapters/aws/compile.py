@@ -312,7 +312,7 @@ def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> 
             )
     if (
         nodes > 1
-        and options.efa is not False
+        and ((options.efa is None and not setup.apart) or options.efa)
         and len(machines.efa_cards(candidate.machine_type)) > 1
     ):
         notes.append(

@@ -32,7 +32,7 @@ def unreachable(placed: Placement, setup: Setup) -> str:
     """Why nothing here can log in, by what was declared; empty where one can. Pure."""
     options = read_options(dict(setup.options))
     many = len(machines.efa_cards(placed.machine_type)) > 1
-    efa = placed.nodes > 1 if options.efa is None else options.efa
+    efa = placed.nodes > 1 and not setup.apart if options.efa is None else options.efa
     return (
         "EC2 gives no public address to a machine with several network cards"
         if many and efa and placed.nodes > 1
@@ -63,7 +63,8 @@ def wants_efa(order: Order, candidate: Candidate, options: Options) -> bool:
     """
     if options.efa is not None:
         return options.efa
-    return several(order) and bool(machines.efa_cards(candidate.machine_type))
+    linked = several(order) and not order.setup.apart
+    return linked and bool(machines.efa_cards(candidate.machine_type))
 
 
 def several(order: Order) -> bool:

@@ -75,7 +75,7 @@ def placement_group(order: Order) -> tuple[str, bool]:
     # What joins others goes into their group, which is looked up at the machines themselves.
     return (
         (f"gpus-{order.token}", True)
-        if len(order.node_names) > 1 and not order.joins
+        if len(order.node_names) > 1 and not order.joins and not order.setup.apart
         else ("", False)
     )
 

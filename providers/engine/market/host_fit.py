@@ -86,7 +86,11 @@ def outgrown(
 
     running = record.placement
     if why := fit.fit(
-        ask.workload, entry.override, running.gpu_type, running.gpu_count, running.nodes
+        ask.workload,
+        entry.override,
+        running.gpu_type,
+        running.gpu_count,
+        1 if entry.replicas else running.nodes,
     ).why:
         return f"{running.gpu} does not hold it: {why}"
     manifest = manifests.get(running.provider)

@@ -36,6 +36,8 @@ def _unmeasured(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
 
 def _in_clear(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
     """A machine's service answers by plain HTTP; a provider with a door of its own, by HTTPS."""
+    from providers.model.workload import here
+    from providers.workloads.launch.proxy import PORT
     from providers.workloads.launch.recipes import listens
 
     if (
@@ -46,11 +48,13 @@ def _in_clear(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
     ):
         return []
     task = ask.workload.tasks[0]
-    port = listens(task.launcher, task.port)
+    port = PORT if ask.replicated else listens(task.launcher, task.port)
+    local = here(port)
+    carried = str(port) if local == port else f"{local}:{port}"
     found = f"the token travels in clear: http://ADDRESS:{port} has no TLS"
     return [
         (
-            f"{found}; encrypted instead: gpus ssh NAME -L {port}, then http://localhost:{port}"
+            f"{found}; encrypted instead: gpus ssh NAME -L {carried}, then http://localhost:{local}"
             if able.ssh
             else found
         )

@@ -92,8 +92,10 @@ class Market(NamedTuple):
 
 
 def between(candidate: Candidate, manifest: Manifest | None, setup: Setup) -> Sequence[str]:
-    """What carries the data between several machines of a place; nothing for one alone."""
-    if candidate.nodes < 2 or manifest is None or manifest.limits.fabric is None:
+    """What carries the data between several machines of a place; nothing for one
+    alone, or where each works for itself.
+    """
+    if candidate.nodes < 2 or setup.apart or manifest is None or manifest.limits.fabric is None:
         return ()
     from providers.model.fabric import between_nodes
 
@@ -105,20 +107,24 @@ def between(candidate: Candidate, manifest: Manifest | None, setup: Setup) -> Se
 
 def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | None:
     """What says why machines of (provider, machine type, nodes) can't be told by login what their
-    workload waits for, its folder among that; None where none waits. Pure.
+    workload waits for, its folder among that, or take no proxy; None where none is needed. Pure.
     """
     from providers.adapters import registry
+    from providers.engine.setup import takes_proxy
 
     token = setup.expose == "token" and ask.kind == "service"
     folder = bool(setup.workdir)
     told = token or folder or setup.gated
-    if ask.workload is None or not (told or any(entry.nodes > 1 for entry in ask.entries)):
+    several = ask.replicated or any(entry.nodes > 1 for entry in ask.entries)
+    if ask.workload is None or not (told or several):
         return None
     manifests = registry.manifests()
     sections = dict(setup.options)
 
     def why(provider: str, machine_type: str, nodes: int) -> str:
         manifest = manifests.get(provider)
+        if ask.replicated and manifest is not None and not takes_proxy(manifest):
+            return f"{provider} takes no proxy, which replicas need"
         own = (
             manifest is not None
             and ask.kind in manifest.capabilities.kinds
@@ -150,9 +156,7 @@ def fitting(ask: Ask) -> Callable[[Choice, str, int], Fit] | None:
         return None
     from providers.workloads.sizing.fit import fit
 
-    return lambda entry, gpu_type, count: fit(
-        workload, entry.override, gpu_type, count, entry.nodes
-    )
+    return lambda entry, gpu_type, count: fit(workload, entry.override, gpu_type, count, entry.span)
 
 
 def _workload_notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> Sequence[str]:

@@ -46,9 +46,7 @@ async def deliver_files(
     if order.setup.expose == "token" and nodes and order.candidates[0].kind == "service":
         files["token"] = token(world.name, *order.label[:2])
     if len(nodes) > 1:
-        files["peers"] = (
-            "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
-        )
+        files["peers"] = peers_of(nodes)
     if order.setup.gated:
         # It comes here only after its machines passed, or could not be measured.
         files["go"] = "accepted\n"
@@ -69,6 +67,7 @@ async def deliver_files(
     able = world.manifests[adapter.name].capabilities
     if (
         len(nodes) > 1
+        and not order.setup.apart
         and not able.marketplace
         and not any(way is None or way.stand_in for way in lines)
     ):
@@ -110,6 +109,11 @@ def _key() -> str:
     """The private half of a new key pair. Runs ssh-keygen, in a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         return made_key(Path(folder), "gpus").private.read_text(encoding="ascii")
+
+
+def peers_of(nodes: Sequence[Node]) -> str:
+    """The addresses by which machines reach each other, a line each."""
+    return "\n".join(node.internal_ip or node.external_ip or node.name for node in nodes) + "\n"
 
 
 async def rerun(

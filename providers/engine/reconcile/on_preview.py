@@ -27,6 +27,8 @@ class PreviewCase(NamedTuple):
     new_micro_usd: int | None = None
     on_loss: str = REPLACE_ALL
     on_ttl: str = "release"
+    replicas: int = 0
+    """How many are declared; 0 for what is no service of several."""
 
 
 class DiffCase(NamedTuple):
@@ -66,7 +68,22 @@ def stays(case: PreviewCase) -> str:
     record = case.record
     if record.reasons:
         return _still(record)
+    if case.replicas not in (0, record.placement.nodes):
+        return _resized(case)
     return f"none: {what(record)} stays, at {per_hour(record.price.micro_usd)} since its launch"
+
+
+def _resized(case: PreviewCase) -> str:
+    """How many replicas come beside those that serve, or go."""
+    record, wanted = case.record, case.replicas
+    nodes, now = record.placement.nodes, record.price.micro_usd
+    then = per_hour(None if now is None else now * wanted // nodes)
+    what_changes = (
+        f"ADDS {wanted - nodes} in {record.placement.where}, beside the {nodes} that"
+        if wanted > nodes
+        else f"RELEASES {nodes - wanted} of the {nodes} replicas that"
+    )
+    return f"{what_changes} serve; then about {then}"
 
 
 def stays_drifted(case: PreviewCase) -> str:

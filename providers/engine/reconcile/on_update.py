@@ -69,6 +69,10 @@ async def keep(case: UpdateCase) -> ClusterRecord:
     if (stuck := await _release_leftovers(case)) is not None:
         return stuck
     before, after, spec = case.before, case.after, case.spec
+    if spec.ask.replicated:
+        after = await _replicas(case)
+        if after.reasons:
+            return after
     entry = satisfied(spec.ask, drift.as_bought(after).placement)
     if entry is None:
         place = before.placement
@@ -121,7 +125,7 @@ async def repair(case: UpdateCase) -> ClusterRecord:
     from providers.engine.reconcile.rejoin import rejoin
 
     on_loss = case.spec.setup.on_loss
-    if on_loss == REPORT:
+    if on_loss == REPORT or case.spec.ask.replicated:
         return await keep(case)
     _refuse_stop(case)
     if on_loss == REPLACE_NODE:
@@ -213,6 +217,14 @@ def serving(spec: ClusterSpec, record: ClusterRecord) -> ClusterRecord | None:
     """The record at the choice of the declaration that it satisfies; None where it does not."""
     entry = satisfied(spec.ask, record.placement)
     return None if entry is None else record._replace(entry=entry, fingerprint=spec.fingerprint)
+
+
+async def _replicas(case: UpdateCase) -> ClusterRecord:
+    """As many replicas as are declared, each told of all; those that serve go on."""
+    from providers.engine.reconcile.replicas import resized, shared
+
+    after = await resized(case.world, case.before, case.spec, case.after, case.stop)
+    return after if after.reasons else await shared(case.world, after)
 
 
 async def _release_leftovers(case: UpdateCase) -> ClusterRecord | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from providers.catalog import names
 from providers.errors import Problem, SpecError
 from providers.model.workload import LED, Process, Program, is_path
-from providers.workloads.launch import images
+from providers.workloads.launch import images, proxy
 from providers.workloads.launch.flag_checks import changed, mistakes
 from providers.workloads.launch.recipes import RECIPES, TOKEN, Where, listens, recipe
 from providers.workloads.sizing import fit as fits
@@ -38,14 +38,19 @@ def program(
     override: Override | None = None,
     expose: str = "private",
     listen: str = "",
+    replicas: bool = False,
 ) -> Program:
-    """What is started on so many of this GPU. `listen` is the address where a provider demands one.
-    Raises SpecError where a recipe can't do it.
+    """What is started on so many of this GPU. `listen` is the address where a provider demands one;
+    with `replicas` a proxy stands before it on each machine. Raises SpecError where a recipe can't
+    do it.
     """
     problems = check(workload, nodes, expose)
+    if replicas:
+        problems += proxy.problems(workload)
     if problems:
         raise SpecError(problems)
-    host = listen or (HERE if expose == "private" else ANYWHERE)
+    # The proxies on the other machines have to reach it.
+    host = listen or (HERE if expose == "private" and not replicas else ANYWHERE)
     processes = tuple(
         _process(
             workload, fits.overridden(task, override), gpu_type, gpu_count, nodes, host, expose
@@ -77,6 +82,7 @@ def program(
         registry=workload.registry,
         workdir=workload.workdir,
         volumes=workload.volumes,
+        proxy_port=proxy.PORT if replicas else 0,
     )
 
 

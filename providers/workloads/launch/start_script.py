@@ -58,6 +58,7 @@ _STEPS = {
     "gate": "wait_for_go",
     "rsync": "install_rsync",
     "container": "prepare_docker",
+    "proxy": "begin_proxy",
     "peers": "wait_for_peers",
     "token": "wait_for_token",
     "mounts": "mount_buckets",
@@ -129,6 +130,14 @@ def script(
             "health_every": HEALTH_EVERY_S,
             "restart_most": RESTART_MOST_S,
             "process_urls": list(map(_url, program.processes)),
+        }
+    if program.proxy_port:
+        parts.append("proxy")
+        served = next(each for each in program.processes if each.port)
+        given |= {
+            "proxy_port": program.proxy_port,
+            "service_port": served.port,
+            "service_health": served.health or "/",
         }
     if image:
         parts.append("container")

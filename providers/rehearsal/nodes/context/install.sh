@@ -13,4 +13,5 @@ ln -s /usr/lib/rehearsal/bucket.sh /usr/local/bin/mount-s3
 ln -s /usr/lib/rehearsal/gpu_hook.sh /usr/bin/nvidia-container-runtime-hook
 ln -s /etc/rehearsal/nvidia-smi /usr/bin/nvidia-smi
 systemctl enable rehearsal-boot.service rehearsal-start-up.service rehearsal-metadata.socket
+systemctl disable haproxy.service
 systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer
