@@ -11,7 +11,7 @@ import pytest
 
 from tests.plugin.conftest import wait_until
 from tests.plugin.nodes_rig import daemon, monkeypatch_module, nodes
-from tests.plugin.test_running_nodes import answer, gpus
+from tests.plugin.test_running_nodes import answer
 
 __all__ = ["daemon", "monkeypatch_module", "nodes"]
 
@@ -98,7 +98,7 @@ def test_replicas_serve_behind_each_address_and_one_is_lost_and_added(project, n
     assert (token_now, web["status"], len(web["endpoints"])) == (token, "running", 3)
     wait_until(lambda: all(len(served_by(url, token)) == 3 for url in web["endpoints"]), 20)
     assert len(before & {each["name"] for each in made.machines()}) == 1
-    assert token not in gpus(made, "logs", "web", "--lines", "0")
+    assert token not in made.gpus("logs", "web", "--lines", "0")
     made.destroy()
     assert nodes.running() == []
 

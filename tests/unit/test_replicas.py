@@ -41,6 +41,7 @@ def test_each_replica_is_a_machine_that_runs_the_whole_service() -> None:
     (entry,) = spec.ask().entries
     assert (entry.nodes, entry.span, spec.nodes) == (3, 1, 1)
     work = spec.ask().workload
+    assert work is not None
     made = program(work, "service", "L4", 1, entry.span, replicas=True)
     assert "--host 0.0.0.0 --port 8000" in made.processes[0].line
     assert (made.nodes, made.rendezvous, made.port) == (1, False, 80)
