@@ -29,7 +29,7 @@ def refused(**changes):
     try:
         found = validate.problems(read_cluster("web", raw), registry.manifests())
     except SpecError as error:
-        found = error.problems
+        found = list(error.problems)
     return [(problem.path, str(problem)) for problem in found]
 
 
