@@ -133,12 +133,7 @@ def script(
         }
     if program.proxy_port:
         parts.append("proxy")
-        served = next(each for each in program.processes if each.port)
-        given |= {
-            "proxy_port": program.proxy_port,
-            "service_port": served.port,
-            "service_health": served.health or "/",
-        }
+        given |= _proxy(program)
     if image:
         parts.append("container")
         caches = [
@@ -228,6 +223,16 @@ def checkpoint(text: str) -> tuple[str, str] | None:
 def _below_home(path: str) -> str:
     """A path as the script takes it: a relative one lies in the home folder."""
     return path.removeprefix("~/")
+
+
+def _proxy(program: Program) -> dict[str, str | int | Sequence[str]]:
+    """What the proxy passes requests to, and how it sees that this works."""
+    served = next(each for each in program.processes if each.port)
+    return {
+        "proxy_port": program.proxy_port,
+        "service_port": served.port,
+        "service_health": served.health or "/",
+    }
 
 
 def _url(process: Process) -> str:
