@@ -119,7 +119,8 @@ def script(
         "process_lines": [process.line for process in program.processes],
         "process_env": env,
     }
-    parts = ["job" if job else "service"]
+    parts = ["job" if job else "service", *(["proxy"] if program.proxy_port else [])]
+    given |= _proxy(program) if program.proxy_port else {}
     if gated:
         parts.append("gate")
         given |= {"wait_s": BY_LOGIN_WAIT_S}
@@ -131,9 +132,6 @@ def script(
             "restart_most": RESTART_MOST_S,
             "process_urls": list(map(_url, program.processes)),
         }
-    if program.proxy_port:
-        parts.append("proxy")
-        given |= _proxy(program)
     if image:
         parts.append("container")
         caches = [
