@@ -1,7 +1,6 @@
 """The EC2 adapter over boto3 beside the EC2 stand-in on loopback; the test moves the clock."""
 
 import contextlib
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ import pytest
 from providers.adapters.aws import machines
 from providers.adapters.aws.adapter import Ec2
 from providers.adapters.aws.client import Client, sealed_session
-from providers.model.machine import Label, Order, Setup, Ticket
+from providers.model.machine import Ticket
 from providers.model.offer import Candidate, Offer
 from providers.rehearsal.clouds import aws
 from providers.rehearsal.clouds.aws import console, places
 from providers.rehearsal.clouds.aws.state import Rows
-from providers.rehearsal.store import Store
+from tests.unit.cloud_rig import CloudRig, orders
 
 A, B, E = "use1-az1", "use1-az2", "use1-az3"
 REGION = "us-east-1"
@@ -39,32 +38,14 @@ def candidate(
     return Candidate(1, 0, offer, nodes, reservation, micro_usd * nodes)
 
 
-def order(
-    *candidates: Candidate,
-    nodes: int = 1,
-    generation: str = "gen1",
-    cluster: str = "train",
-    owner: str = "own1",
-    wait_s: int = 900,
-    **setup: Any,
-) -> Order:
-    names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
-    return Order(
-        Label(owner, cluster, generation, "0123456789abcdef"),
-        str(uuid.uuid4()),
-        candidates or (candidate(),),
-        names,
-        Setup(**setup),
-        wait_s,
-    )
+order = orders(candidate)
 
 
-class Rig:
+class Rig(CloudRig):
     """A stand-in with its store, the test's clock, and an adapter on it."""
 
     def __init__(self, path: Path) -> None:
-        self.moment = 1_800_000_000.0
-        self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
+        super().__init__(path)
         self.server = aws.start(self.store)
         self.client = Client(SESSION, self.server.url, read_s=5.0)
         self.ec2 = self.adapter()
@@ -81,17 +62,8 @@ class Rig:
             looks_s=(0.0, 1.0),
         )
 
-    def sleep(self, seconds: float) -> None:
-        self.moment += seconds
-
-    def had(self, ticket: Ticket, polls: int = 30) -> Ticket:
-        """The ticket once it is done."""
-        for _ in range(polls):
-            if ticket.state == "done":
-                return ticket
-            self.moment += 0.5
-            ticket = self.ec2.poll(ticket)
-        raise AssertionError(f"still {ticket.state}")
+    def had(self, ticket: Ticket) -> Ticket:
+        return self.done(self.ec2, ticket)
 
     def got(self, *candidates: Candidate, **rest: Any) -> Ticket:
         return self.had(self.ec2.submit(order(*candidates, **rest)))

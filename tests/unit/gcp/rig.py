@@ -5,7 +5,6 @@ loopback; the test moves the clock.
 import contextlib
 import http.server
 import threading
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ import pytest
 
 from providers.adapters.gcp.adapter import Gcp
 from providers.adapters.gcp.client import Client
-from providers.model.machine import Handle, Label, Order, Setup, Ticket
+from providers.model.machine import Handle, Ticket
 from providers.model.offer import Candidate, Offer
 from providers.rehearsal.clouds import gcp as standin
-from providers.rehearsal.store import Store
+from tests.unit.cloud_rig import CloudRig, orders
 
 TYPES = {
     "a3-highgpu-8g": ("H100", 8, ""),
@@ -53,32 +52,14 @@ def candidate(
     return Candidate(1, 0, offer, 1, reservation=reservation, micro_usd=micro_usd)
 
 
-def order(
-    *candidates: Candidate,
-    nodes: int = 1,
-    generation: str = "gen1",
-    cluster: str = "train",
-    owner: str = "own1",
-    wait_s: int = 900,
-    **setup: Any,
-) -> Order:
-    names = tuple(f"{cluster}-{generation}-{index}" for index in range(nodes))
-    return Order(
-        Label(owner, cluster, generation, "0123456789abcdef"),
-        str(uuid.uuid4()),
-        candidates or (candidate(),),
-        names,
-        Setup(**setup),
-        wait_s,
-    )
+order = orders(candidate)
 
 
-class Rig:
+class Rig(CloudRig):
     """A stand-in with its store, the test's clock, and an adapter on it."""
 
     def __init__(self, path: Path) -> None:
-        self.moment = 1_800_000_000.0
-        self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
+        super().__init__(path)
         self.server = standin.start(self.store)
         self.gcp = self.adapter(self.server.url)
 
@@ -88,17 +69,8 @@ class Rig:
         client = Client("rehearsal", AnonymousCredentials(), f"{url}/compute/v1/", timeout_s=5.0)
         return Gcp("rehearsal", client, sleep=self.sleep, second_look_s=0.1)
 
-    def sleep(self, seconds: float) -> None:
-        self.moment += seconds
-
-    def had(self, ticket: Ticket, polls: int = 60) -> Ticket:
-        """The ticket once it is done."""
-        for _ in range(polls):
-            ticket = self.gcp.poll(ticket)
-            if ticket.state == "done":
-                return ticket
-            self.moment += 1
-        raise AssertionError(f"still {ticket.state}")
+    def had(self, ticket: Ticket) -> Ticket:
+        return self.done(self.gcp, ticket)
 
     def got(self, *args: Candidate, **rest: Any) -> Ticket:
         return self.had(self.gcp.submit(order(*args, **rest)))
