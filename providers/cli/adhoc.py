@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from providers.adhoc import consent, ended, provision, stack_clusters, trial
+from providers.adhoc import consent, ended, provision, stack_clusters, trial, trial_run
 from providers.adhoc.sync import Machine, portal
 from providers.cli.options import settings_of
 from providers.cli.output import print_json
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         _bring(machine, options.put, digest)
         line = f"cd {_WORKDIR} || exit\n{_line(command)}" if digest else _line(command)
         alone = machine.run(line) if command and chosen is None else OK
-        code = alone if chosen is None else trial.work(machine, chosen, command)
+        code = alone if chosen is None else trial_run.work(machine, chosen, command)
         for path in options.get:
             try:
                 print(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from providers.adhoc import access, rentals
+from providers.adhoc import access, rentals, trial_run
 from providers.adhoc import trial as overlay
 from providers.adhoc.sync import Machine, portal
 from providers.cli import main
@@ -324,8 +324,8 @@ def there(bench, tmp_path, monkeypatch):
         "environment",
         property(lambda host: {**plain.fget(host), "GPUS_ROOT": str(tmp_path / "root")}),
     )
-    monkeypatch.setattr(overlay, "BOOT_SCRIPT", str(tmp_path / "boot" / "start.sh"))
-    monkeypatch.setattr(overlay, "as_root", lambda text: text)
+    monkeypatch.setattr(trial_run, "BOOT_SCRIPT", str(tmp_path / "boot" / "start.sh"))
+    monkeypatch.setattr(trial_run, "as_root", lambda text: text)
     monkeypatch.setattr("providers.engine.readiness.handover.as_root", lambda text: text)
     if hasattr(bench.server, "process"):
         bench.server.stop()
@@ -341,7 +341,7 @@ def there(bench, tmp_path, monkeypatch):
             entry.order.setup.script
             for entry in machine.inner.opened.journal.orders("live", access.owner())
         ] == [""]
-        return overlay.work(machine, found, command)
+        return trial_run.work(machine, found, command)
 
     yield trial
     for machine in got:
@@ -409,7 +409,7 @@ def test_a_login_has_the_secrets_of_its_container(tmp_path) -> None:
     """What a container was given in its environment a login finds there; what it has itself stays."""
     (tmp_path / "environ").write_bytes(b"A=1\0HF_TOKEN=it's $(x) `y`\0B=2\0")
     text = (
-        overlay.inherited(["HF_TOKEN", "B", "NONE"], str(tmp_path / "environ"))
+        trial_run.inherited(["HF_TOKEN", "B", "NONE"], str(tmp_path / "environ"))
         + 'printf "%s|%s|%s" "$HF_TOKEN" "$B" "$NONE"'
     )
     done = subprocess.run(
@@ -424,10 +424,10 @@ def test_a_login_has_the_secrets_of_its_container(tmp_path) -> None:
 
 def test_following_ends_where_nothing_ever_began(tmp_path, monkeypatch) -> None:
     """A machine on which the script never writes a word ends with a line that says so, not never."""
-    monkeypatch.setattr(overlay, "BEGIN_S", 1)
-    monkeypatch.setattr(overlay, "as_root", lambda text: text)
+    monkeypatch.setattr(trial_run, "BEGIN_S", 1)
+    monkeypatch.setattr(trial_run, "as_root", lambda text: text)
     done = subprocess.run(
-        ["sh", "-c", overlay.following("abc", ("succeeded",))],
+        ["sh", "-c", trial_run.following("abc", ("succeeded",))],
         check=False,
         env={"GPUS_ROOT": str(tmp_path), "PATH": "/usr/bin:/bin"},
         capture_output=True,

@@ -18,7 +18,7 @@ from providers.adapters.aws import compile as aws
 from providers.adapters.aws import first_boot
 from providers.adapters.clore.options import COMMAND_MAX, running
 from providers.adapters.modal import exec as modal_exec
-from providers.adhoc import trial
+from providers.adhoc import trial_run
 from providers.model import shell
 from providers.model.machine import Setup
 from providers.model.workload import Checkpoint, Process, Program, Task, Workload, packed
@@ -198,7 +198,7 @@ def test_a_log_is_followed_to_the_word_that_ends_it(words, status, code, tmp_pat
         "ill": "failed setup-wrong",
         "begin_s": 5,
     }
-    text = shell.program(trial.__file__, "follow", first_line="+1", **given)
+    text = shell.program(trial_run.__file__, "follow", first_line="+1", **given)
     with subprocess.Popen(
         [*words, "-c", text], stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"]}
     ) as process:
