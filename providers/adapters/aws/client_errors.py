@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 
 from providers.adapters.aws.error_codes import ALL, NOTHING, REGION, SETTLE, SIGN_IN, SPEC, TYPE
-from providers.adapters.base import Row, unanswered
+from providers.adapters.error_table import Row, unanswered
 from providers.errors import BadCredentials, NotConfigured, Transient, Unsupported
 
 _row = partial(Row, source="boto3 1.44.8, botocore 1.44.8", seen="2026-11-27")

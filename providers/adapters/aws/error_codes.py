@@ -4,7 +4,7 @@ Owns these rows of the error table; `errors` reads answers by them.
 
 from __future__ import annotations
 
-from providers.adapters.base import Row
+from providers.adapters.error_table import Row
 from providers.errors import (
     BadCredentials,
     NoCapacity,

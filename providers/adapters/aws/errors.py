@@ -33,7 +33,7 @@ from providers.adapters.aws.error_codes import (
     TYPE,
     ZONE,
 )
-from providers.adapters.base import Row, exception_row, scrubbed
+from providers.adapters.error_table import Row, exception_row, scrubbed
 from providers.errors import (
     CloudError,
     NoCapacity,

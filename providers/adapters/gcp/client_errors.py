@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from providers.adapters.base import Row, unanswered
+from providers.adapters.error_table import Row, unanswered
 from providers.adapters.gcp.error_codes import ALL, NOTHING, SETTLE, SIGN_IN
 from providers.errors import BadCredentials, NotConfigured, Transient
 

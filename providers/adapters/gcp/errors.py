@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.base import Row, exception_row, scrubbed
+from providers.adapters.error_table import Row, exception_row, scrubbed
 from providers.adapters.gcp.client_errors import EXCEPTIONS
 from providers.adapters.gcp.error_bodies import Quota, body_of, info_of, metadatas_of, quota_of
 from providers.adapters.gcp.error_codes import (

@@ -8,7 +8,7 @@ greeted, so what failed before that did nothing.
 from __future__ import annotations
 
 from providers import errors
-from providers.adapters.base import Row
+from providers.adapters.error_table import Row
 from providers.model.place import Scope
 
 PROVIDER = "ssh"

@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import Row, exception_row
+from providers.adapters.error_table import Row, exception_row
 from providers.adapters.gcp import client_errors
 from providers.adapters.gcp.error_codes import (
     AGAIN,
