@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from providers.engine.desired import ClusterSpec, limit_of, ttl
 from providers.engine.journal import orders as order_table
-from providers.engine.launch.result import ACQUIRED, WAITING_ON, LaunchResult
+from providers.engine.launch.result import WAITING_ON, LaunchResult
 from providers.engine.launch.walk import acquire
 from providers.engine.market.collect import market
 from providers.engine.market.planning import presentable
 from providers.engine.reconcile import placements
-from providers.engine.record import HEALTHY, UNSETTLED, ClusterRecord
+from providers.engine.reconcile.relocate import left_without
+from providers.engine.record import HEALTHY, ClusterRecord
 from providers.engine.runtime.accounts import home_of
 from providers.engine.termination.end import release_all, stuck
 from providers.engine.termination.settle import abandon
@@ -132,16 +133,8 @@ async def _added(
             result.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
         )
         return after._replace(attempts=result.attempts)
-    if result.state != ACQUIRED:
-        return after._replace(
-            status=UNSETTLED,
-            attempts=result.attempts,
-            reasons=result.reasons,
-            leftovers=(*result.handles, *result.leftovers),
-        )
-    if stop.abandoned:
-        left = await release_all(world, after, result.handles, keep=after.handles)
-        return after if left.clean else stuck(after, left)
+    if (without := await left_without(world, after, result, stop)) is not None:
+        return without
     whole = placements.whole(after, healthy, result.nodes, result.placed.micro_usd)
     whole = whole._replace(
         attempts=result.attempts, leftovers=result.leftovers, reasons=result.reasons

@@ -102,6 +102,18 @@ async def upgrade_placement(
         return record._replace(attempts=failed.attempts)
     if result.state == WAITING_ON:
         return await _leave_queue(world, record, result)
+    if (without := await left_without(world, record, result, stop)) is not None:
+        return without
+    new = launched(world.name, spec, record.generation, result, world.clock.now())
+    return await release_previous(world, record, new, record.handles)
+
+
+async def left_without(
+    world: World, record: ClusterRecord, result: LaunchResult, stop: StopSignal
+) -> ClusterRecord | None:
+    """The record after a purchase that added nothing to what runs: it is not settled, or the run is
+    over, so that it was released again. None where it is there to be used.
+    """
     if result.state != ACQUIRED:
         return record._replace(
             status=UNSETTLED,
@@ -112,8 +124,7 @@ async def upgrade_placement(
     if stop.abandoned:
         left = await release_all(world, record, result.handles, keep=record.handles)
         return record if left.clean else stuck(record, left)
-    new = launched(world.name, spec, record.generation, result, world.clock.now())
-    return await release_previous(world, record, new, record.handles)
+    return None
 
 
 async def release_previous(

@@ -7,6 +7,7 @@ was there) and written ahead as timelines.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.rehearsal import script as played
@@ -18,6 +19,7 @@ from providers.rehearsal.clouds.gcp.state import (
     Timeline,
     Vm,
     cut,
+    first_with_room,
     status_at,
     vm_number,
 )
@@ -447,22 +449,13 @@ def settle(rows: Rows) -> None:
             (vm.zone, vm.machine_type, vm.gpu, vm.capacity),
             existing=False,
         )
-        moments = sorted(
-            {start}
-            | {
-                at
-                for other in same
-                for at, status in other.timeline
-                if status not in HOLDING and at > start
-            }
-        )
-        had = next(
-            (
-                at
-                for at in moments
-                if at <= min(rows.now, until) and _free(rows, vm.zone, wish, at) > 0
-            ),
-            None,
+        had = first_with_room(
+            [other.timeline for other in same],
+            HOLDING,
+            start,
+            min(rows.now, until),
+            partial(_free, rows, vm.zone, wish),
+            wanted=1,
         )
         if had is not None:
             later = vm._replace(

@@ -15,7 +15,7 @@ from providers.rehearsal.clouds.gcp.wire import ROOT, Json, timestamp
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from providers.rehearsal.store import Store
 
@@ -101,6 +101,21 @@ def status_at(timeline: Timeline, now: float) -> str:
 def cut(timeline: Timeline, now: float, then: Iterable[tuple[float, str]]) -> Timeline:
     """What has happened until now, and a new future."""
     return [entry for entry in timeline if entry[0] <= now] + list(then)
+
+
+def first_with_room(
+    others: Iterable[Timeline],
+    holding: Container[str],
+    since: float,
+    until: float,
+    free: Callable[[float], int],
+    wanted: int,
+) -> float | None:
+    """The first moment at which so many are free: `since`, or when another one stops holding its
+    place. None where that is not until then.
+    """
+    ends = {at for each in others for at, status in each if status not in holding and at > since}
+    return next((at for at in sorted({since} | ends) if at <= until and free(at) >= wanted), None)
 
 
 def _gone(timeline: Timeline) -> float:

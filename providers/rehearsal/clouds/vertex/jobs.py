@@ -9,9 +9,10 @@ whoever reads next, from any process and after any jump of the clock, sees the s
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.rehearsal.clouds.gcp.state import FOREVER, Timeline, cut, status_at
+from providers.rehearsal.clouds.gcp.state import FOREVER, Timeline, cut, first_with_room, status_at
 from providers.rehearsal.clouds.gcp.wire import Json, timestamp
 from providers.rehearsal.clouds.vertex.accelerators import CAPACITY_OF, GPU_OF
 
@@ -219,22 +220,13 @@ class Jobs:
                 "region = ? AND machine_type = ? AND id != ?",
                 (job.region, job.machine_type, job.id),
             )
-            moments = sorted(
-                {start}
-                | {
-                    at
-                    for other in others
-                    for at, state in other.timeline
-                    if state not in HOLDING and at > start
-                }
-            )
-            had = next(
-                (
-                    at
-                    for at in moments
-                    if at <= min(self.now, until) and self.free(job, at) >= job.nodes
-                ),
-                None,
+            had = first_with_room(
+                [other.timeline for other in others],
+                HOLDING,
+                start,
+                min(self.now, until),
+                partial(self.free, job),
+                wanted=job.nodes,
             )
             if had is not None:
                 self.write(self.had(job, had))
