@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
 from providers.engine.journal import backend
-from providers.engine.termination import garbage, inventory, verdicts
+from providers.engine.market import mounting
+from providers.engine.termination import garbage, inventory, kept, verdicts
 from providers.errors import GpusError
 from providers.model import duration
+from providers.model.machine import Handle
 from providers.model.money import per_hour, usd
 
 if TYPE_CHECKING:
@@ -29,14 +31,18 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
     from providers.engine.termination.garbage import Swept
     from providers.engine.termination.inventory import Survey
+    from providers.engine.termination.kept import KeptVolume
     from providers.engine.termination.verdicts import Claims, SweptMachine
-    from providers.model.machine import Handle
 
 OK, LEFT = 0, 1
 READ_S = 60.0
 """Seconds that one state may take to be read."""
 READS_AT_ONCE = 4
-_OWNERSHIP, _CLUSTER = "gpu:index:Ownership", "gpu:index:Cluster"
+_OWNERSHIP, _CLUSTER, _VOLUME = (
+    "gpu:index:Ownership",
+    "gpu:index:Cluster",
+    "gpu:index:Volume",
+)
 
 
 def run(
@@ -63,14 +69,16 @@ def run(
 
 async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> int:
     survey = await inventory.survey(world, claims, _adhoc_owner())
+    volumes, unlisted = await kept.survey(world, claims)
     now = world.clock.now()
     trouble = [
         *(f"{name}: its state could not be read" for name in claims.unread),
         *survey.trouble,
+        *unlisted,
         *_blind(world, survey),
     ]
     if not wants_json:
-        for line in _lines(world, survey, now):
+        for line in (*_lines(world, survey, now), *_volume_lines(volumes)):
             print(line)
     for line in trouble:
         _aside(line)
@@ -83,7 +91,7 @@ async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> 
     left = [found for found in unclaimed if found.handle not in done]
     if wants_json:
         sys.stdout.write(
-            json.dumps(_record(world, survey, swept, trouble, now), allow_nan=False) + "\n"
+            json.dumps(_record(world, survey, volumes, swept, trouble, now), allow_nan=False) + "\n"
         )
     else:
         for each in swept:
@@ -176,6 +184,35 @@ def _lines(world: World, survey: Survey, now: float) -> list[str]:
     return lines
 
 
+def _volume_lines(volumes: Sequence[KeptVolume]) -> list[str]:
+    """The volumes that no state names; those that one names are counted."""
+    from providers.catalog import volumes as prices
+
+    lines = []
+    for each in volumes:
+        spec = each.volume.spec
+        if not each.stack:
+            price = prices.words(spec, mounting.zones(spec.provider).get(spec.place, ""))
+            lines += [
+                f"volume     {each.volume.handle.provider} {each.volume.handle.native_id}",
+                f"           {spec.name}: {spec}, {price}",
+                f"           owner {each.volume.owner or 'not told'}: {each.why}",
+            ]
+    claimed = sum(bool(each.stack) for each in volumes)
+    if volumes:
+        lines.append(f"volumes: {len(volumes) - claimed} kept, {claimed} claimed by stacks")
+    return lines
+
+
+def _month(found: KeptVolume) -> float | None:
+    from providers.catalog import volumes as prices
+
+    spec = found.volume.spec
+    price = prices.price(spec, mounting.zones(spec.provider).get(spec.place, ""))
+    total = None if price is None else price.per_month(spec.size_gib)
+    return None if total is None else usd(total)
+
+
 def _blind(world: World, survey: Survey) -> list[str]:
     """Where no cloud could be asked: that nothing is known, and of each cloud why it was not asked.
     What finds nothing there says nothing.
@@ -210,7 +247,12 @@ def _age(found: SweptMachine, now: float) -> str:
 
 
 def _record(
-    world: World, survey: Survey, swept: Sequence[Swept], trouble: Sequence[str], now: float
+    world: World,
+    survey: Survey,
+    volumes: Sequence[KeptVolume],
+    swept: Sequence[Swept],
+    trouble: Sequence[str],
+    now: float,
 ) -> dict[str, Any]:
     became = {each.found.handle: each.why or "gone" for each in swept}
     return {
@@ -234,6 +276,21 @@ def _record(
                 "swept": became.get(found.handle),
             }
             for found in survey.found
+        ],
+        "volumes": [
+            {
+                "provider": each.volume.handle.provider,
+                "native_id": each.volume.handle.native_id,
+                "name": each.volume.spec.name,
+                "size_gib": each.volume.spec.size_gib or None,
+                "type": each.volume.spec.type or None,
+                "place": each.volume.spec.place or None,
+                "owner": each.volume.owner or None,
+                "stack": each.stack or None,
+                "price_usd_per_month": _month(each),
+                "why": each.why,
+            }
+            for each in volumes
         ],
         "asked": list(survey.asked),
         "not_configured": list(survey.silent),
@@ -286,6 +343,7 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
     generations: dict[tuple[str, str, str], str] = {}
     handles: dict[Handle, str] = {}
     pending: dict[tuple[str, str], str] = {}
+    volumes: dict[Handle, str] = {}
     settings: list[Mapping[str, Mapping[str, str]]] = []
     for name, state in states.items():
         deployment = state.get("deployment") or {}
@@ -306,6 +364,8 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
                 owners.setdefault(record.owner, name)
                 generations[record.owner, record.cluster, record.generation] = name
                 handles.update(dict.fromkeys((*record.handles, *record.leftovers), name))
+            elif resource.get("type") == _VOLUME and len(rest) > 1:
+                volumes[Handle(rest[0], "/".join(rest[1:]))] = name
         for operation in deployment.get("pending_operations") or ():
             resource = operation.get("resource") or {}
             inputs = resource.get("inputs") or {}
@@ -315,7 +375,9 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
                 and inputs.get("world") == world_name
             ):
                 pending[str(inputs.get("owner")), str(inputs.get("cluster"))] = name
-    return verdicts.Claims("", owners, generations, handles, pending, tuple(settings))
+    return verdicts.Claims(
+        "", owners, generations, handles, pending, tuple(settings), volumes=volumes
+    )
 
 
 def _is_settings(value: object) -> bool:

@@ -10,6 +10,8 @@ from providers.adapters.guard import Volumes
 from providers.engine import volumes
 from providers.engine.journal.journal import Journal
 from providers.engine.runtime.world import open_world
+from providers.engine.termination import inventory, kept
+from providers.engine.termination.verdicts import Claims
 from providers.errors import GpusError, HalfMade, OutcomeUnknown, QuotaExceeded, Unsupported
 from providers.model.machine import Handle
 from providers.model.volume import READY, Volume, VolumeSpec, stack_id
@@ -175,6 +177,18 @@ def test_a_volume_in_use_is_not_deleted(rig, monkeypatch) -> None:
     with pytest.raises(HalfMade, match="attached to train-1; it is still billed"):
         rig.do(lambda world: volumes.delete(world, "data", made.handle))
     monkeypatch.undo()
+
+
+def test_a_sweep_lists_a_volume_and_whose_it_is_and_deletes_none(rig) -> None:
+    made = rig.create()
+    claims = Claims(volumes={made.handle: "project/stack"})
+    ((claimed,), ()) = rig.do(lambda world: kept.survey(world, claims))
+    assert (claimed.volume, claimed.stack) == (made, "project/stack")
+    ((left,), ()) = rig.do(lambda world: kept.survey(world, Claims()))
+    assert left.stack == "" and "a sweep deletes no volume" in left.why
+    found = rig.do(lambda world: inventory.survey(world, Claims()))
+    assert found.found == ()
+    assert rig.all() == [made]
 
 
 def test_a_provider_without_volumes_says_so(rig) -> None:

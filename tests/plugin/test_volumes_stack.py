@@ -2,7 +2,11 @@
 and stack, and goes only where that was declared.
 """
 
+import subprocess
+
 import pytest
+
+from tests.plugin.conftest import BIN
 
 STACK = "train-l4-volume"
 VOLUME = "gpu:index:Volume"
@@ -15,8 +19,6 @@ def test_a_volume_outlives_its_machines_and_its_stack_until_its_data_may_go(proj
     made = project(STACK)
     for step in ("create", "delete", "edit"):
         made.rehearse("latency", "gcp", step, "0.1s")
-    shown = " ".join(made.preview().split())
-    assert "checkpoints: 200 GiB pd-balanced at gcp us-central1-a, $20.00/month" in shown
     made.up()
     first = made.resources()[VOLUME]
     assert first["outputs"]["price_usd_per_month"] == 20
@@ -29,6 +31,16 @@ def test_a_volume_outlives_its_machines_and_its_stack_until_its_data_may_go(proj
     said = " ".join(made.destroy().split())
     assert "kept, and billed on: checkpoints: 200 GiB pd-balanced" in said
     assert made.machines() == []
+    swept = subprocess.run(
+        [str(BIN / "gpus"), "sweep", "--yes"],
+        check=True,
+        cwd=made.folder,
+        env=made.env,
+        capture_output=True,
+        text=True,
+    )
+    assert "checkpoints: 200 GiB pd-balanced at gcp us-central1-a, $20.00/month" in swept.stdout
+    assert "volumes: 1 kept, 0 claimed by stacks" in swept.stdout
     made.edit("size_gib: 200", "size_gib: 300")
     assert "taking over" in made.up()
     again = made.resources()[VOLUME]

@@ -45,6 +45,7 @@ class Claims(NamedTuple):
     pending: Mapping[tuple[str, str], str] = {}
     settings: tuple[Mapping[str, Mapping[str, str]], ...] = ()
     unread: tuple[str, ...] = ()
+    volumes: Mapping[Handle, str] = {}
 
 
 class SweptMachine(NamedTuple):
