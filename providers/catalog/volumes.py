@@ -33,14 +33,14 @@ def _prices() -> dict[tuple[str, str, str], VolumePrice]:
     }
 
 
-def price(spec: VolumeSpec, region: str) -> VolumePrice | None:
-    """The price of such a volume in a region; None where no source has one."""
-    return _prices().get((spec.provider, spec.type, region))
+def price(spec: VolumeSpec) -> VolumePrice | None:
+    """The price of such a volume; None where no source has one."""
+    return _prices().get((spec.provider, spec.type, spec.region))
 
 
-def words(spec: VolumeSpec, region: str) -> str:
+def words(spec: VolumeSpec) -> str:
     """`$50.00/month (as of 2025-03-06, ...)`; `price unknown` where no source has one."""
-    found = price(spec, region)
+    found = price(spec)
     if found is None:
         return "price unknown"
     total = found.per_month(spec.size_gib)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
 from providers.engine.journal import backend
-from providers.engine.market import mounting
 from providers.engine.termination import garbage, inventory, kept, verdicts
 from providers.errors import GpusError
 from providers.model import duration
@@ -192,7 +191,7 @@ def _volume_lines(volumes: Sequence[KeptVolume]) -> list[str]:
     for each in volumes:
         spec = each.volume.spec
         if not each.stack:
-            price = prices.words(spec, mounting.zones(spec.provider).get(spec.place, ""))
+            price = prices.words(spec)
             lines += [
                 f"volume     {each.volume.handle.provider} {each.volume.handle.native_id}",
                 f"           {spec.name}: {spec}, {price}",
@@ -208,7 +207,7 @@ def _month(found: KeptVolume) -> float | None:
     from providers.catalog import volumes as prices
 
     spec = found.volume.spec
-    price = prices.price(spec, mounting.zones(spec.provider).get(spec.place, ""))
+    price = prices.price(spec)
     total = None if price is None else price.per_month(spec.size_gib)
     return None if total is None else usd(total)
 

@@ -8,6 +8,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
+from providers.engine.market.mounting import zones
 from providers.errors import Problem
 from providers.model.volume import VolumeSpec
 
@@ -70,12 +71,11 @@ def _sold(
         found = "nothing" if size is None else repr(size)
         problems.append(Problem("size_gib", f"{least} to {most:,} for {kind}", found))
         size = least
-    return VolumeSpec(name, provider, str(place), size, kind), problems
+    region = zones(provider).get(str(place), "")
+    return VolumeSpec(name, provider, str(place), size, kind, region), problems
 
 
 def _place(provider: str, place: object) -> list[Problem]:
-    from providers.engine.market.mounting import zones
-
     known = zones(provider)
     if isinstance(place, str) and place in known:
         return []

@@ -228,10 +228,13 @@ async def _converged(
         await repeated(world, provider, store.claim, handle, owner)
     if there.spec.size_gib < spec.size_gib:
         await repeated(world, provider, store.grow, handle, spec.size_gib)
-    now = await repeated(world, provider, store.look, handle)
-    if now is None:
-        raise GpusError(f"{spec.name}: {handle.native_id} went away while it was made ready")
-    return now
+    while True:
+        now = await repeated(world, provider, store.look, handle)
+        if now is None:
+            raise GpusError(f"{spec.name}: {handle.native_id} went away while it was made ready")
+        if now.spec.size_gib >= spec.size_gib or world.clock.now() >= until:
+            return now
+        await pause(world, POLL_S)
 
 
 def refuse(there: VolumeSpec, wanted: VolumeSpec) -> None:

@@ -26,6 +26,7 @@ class VolumeSpec(NamedTuple):
     place: str = ""
     size_gib: int = 0
     type: str = ""
+    region: str = ""
 
     def __str__(self) -> str:
         size = f"{self.size_gib:,} GiB " if self.size_gib else ""
@@ -67,6 +68,8 @@ class VolumeMount(NamedTuple):
     provider: str = ""
     place: str = ""
     type: str = ""
+    id: str = ""
+    """The disk's own id, where an order's machine has to be told it."""
 
 
 class VolumeSales(NamedTuple):

@@ -201,14 +201,17 @@ def parse_id(resource: str) -> tuple[str, Handle]:
 
 def spec_of(values: Mapping[str, Any]) -> VolumeSpec:
     """The volume that checked inputs declare."""
+    from providers.engine.market.mounting import zones
     from providers.model.volume import VolumeSpec
 
+    provider, place = str(values.get("provider")), str(values.get("place") or "")
     return VolumeSpec(
         str(values.get("volume")),
-        str(values.get("provider")),
-        str(values.get("place") or ""),
+        provider,
+        place,
         int(values.get("size_gib") or 0),
         str(values.get("type") or ""),
+        zones(provider).get(place, ""),
     )
 
 
@@ -222,20 +225,17 @@ def account_of(state: Mapping[str, Any]) -> Account | None:
 def told(values: Mapping[str, Any]) -> str:
     """`checkpoints: 500 GiB pd-balanced at gcp us-central1-a, $50.00/month (...)`."""
     from providers.catalog import volumes
-    from providers.engine.market.mounting import zones
 
     spec = spec_of(values)
-    region = zones(spec.provider).get(spec.place, "")
-    return f"{spec.name}: {spec}, {volumes.words(spec, region)}"
+    return f"{spec.name}: {spec}, {volumes.words(spec)}"
 
 
 def priced(values: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs about its price; none where no source has one."""
     from providers.catalog import volumes
-    from providers.engine.market.mounting import zones
 
     spec = spec_of(values)
-    found = volumes.price(spec, zones(spec.provider).get(spec.place, ""))
+    found = volumes.price(spec)
     if found is None:
         return {}
     total = found.per_month(spec.size_gib)

@@ -3,11 +3,12 @@ by its own stack only, and deleted for good.
 """
 
 import asyncio
+from importlib import import_module
 
 import pytest
 
 from providers.adapters.guard import Volumes
-from providers.engine import volumes
+from providers.engine import operations, volume_spec, volumes
 from providers.engine.journal.journal import Journal
 from providers.engine.runtime.world import open_world
 from providers.engine.termination import inventory, kept
@@ -15,14 +16,17 @@ from providers.engine.termination.verdicts import Claims
 from providers.errors import GpusError, HalfMade, OutcomeUnknown, QuotaExceeded, Unsupported
 from providers.model.machine import Handle
 from providers.model.volume import READY, Volume, VolumeSpec, stack_id
+from providers.plugin import inputs
 from providers.rehearsal.store import open_store
 
 OWNER, LATER = "aabbccddeeff", "001122334455"
 STACK = stack_id("project", "stack")
 SPECS = {
-    "gcp": VolumeSpec("data", "gcp", "us-central1-a", 200, "pd-balanced"),
+    "gcp": VolumeSpec("data", "gcp", "us-central1-a", 200, "pd-balanced", "us-central1"),
+    "aws": VolumeSpec("data", "aws", "use1-az4", 200, "gp3", "us-east-1"),
 }
-CREATES = {"gcp": "disks.insert"}
+CREATES = {"gcp": "disks.insert", "aws": "ec2.CreateVolume"}
+QUOTA = {"gcp": "SSD_TOTAL_GB", "aws": "VolumeLimitExceeded"}
 
 
 class Rig:
@@ -111,7 +115,7 @@ def test_what_the_stack_left_is_taken_over_by_it_and_by_nobody_else(rig) -> None
 
 
 def test_a_quota_that_is_too_small_is_told_and_nothing_is_left_to_settle(rig) -> None:
-    rig.store.add_fault(rig.provider, CREATES[rig.provider], "quota")
+    rig.store.add_fault(rig.provider, CREATES[rig.provider], "quota", metric=QUOTA[rig.provider])
     with pytest.raises(QuotaExceeded):
         rig.create()
     assert rig.all() == []
@@ -122,6 +126,66 @@ def test_a_volume_of_another_place_or_type_is_not_taken_for_the_declared_one(rig
     rig.create()
     with pytest.raises(GpusError, match="copy the data"):
         rig.create(type="pd-ssd")
+
+
+def cluster(rig, name="train", **more):
+    workload = {"command": "python3 t.py", "volumes": {"data": "/mnt/data"}}
+    entry = {"gpu": "L4", "kind": "job", "workload": workload, **more}
+    place = {key: getattr(rig.spec, key) for key in ("provider", "place", "size_gib", "type")}
+    fields = volume_spec.mounted(entry, {"data": place})
+    return inputs.cluster_spec_of({"world": "rehearsal", "owner": OWNER, "cluster": name, **fields})
+
+
+def test_a_machine_has_its_volume_while_it_is_there_and_the_data_stays(rig) -> None:
+    """A second machine is not made meanwhile; once the first one is gone, it is."""
+    for step in ("create", "delete"):
+        rig.store.set_latency(rig.provider, step, 0.1)
+    made = rig.create()
+    first = rig.do(lambda world: operations.create(world, cluster(rig), "a" * 12))
+    assert first.placement.zone == rig.spec.place
+    (machine,) = rig.do(lambda world: volumes.read(world, made.handle)).users
+    assert first.handles[0].native_id.endswith(machine)
+    with pytest.raises(GpusError) as caught:
+        rig.do(lambda world: operations.create(world, cluster(rig, "other"), "b" * 12))
+    said = " ".join(str(caught.value).split())
+    assert "release that machine first" in said and "1 try " in said, said
+    rig.do(lambda world: operations.delete(world, first))
+    assert rig.do(lambda world: volumes.read(world, made.handle)).users == ()
+    second = rig.do(lambda world: operations.create(world, cluster(rig, "other"), "c" * 12))
+    assert len(rig.do(lambda world: volumes.read(world, made.handle)).users) == 1
+    rig.do(lambda world: operations.delete(world, second))
+    assert [each.handle for each in rig.all()] == [made.handle]
+
+
+def test_a_preempted_machine_gives_its_volume_to_the_one_that_replaces_it(rig) -> None:
+    """Also where the cloud keeps it, stopped, with its disks."""
+    for step in ("create", "delete", "preempt"):
+        rig.store.set_latency(rig.provider, step, 0.1)
+    rig.store.set_latency(rig.provider, "job", 36_000)
+    own = {"overrides": [{"provider": rig.provider, "price_usd_per_hour": 0.3}]}
+    made, spec = rig.create(), cluster(rig, spot="only", prices=own)
+    first = rig.do(lambda world: operations.create(world, spec, "a" * 12))
+    console = import_module(f"providers.rehearsal.clouds.{rig.provider}.console")
+    (name,) = (each.name for each in console.running(rig.store))
+    assert console.preempt(rig.store, name) == 1
+    rig.store.advance(120)
+    seen = rig.do(lambda world: operations.read(world, first))
+    again = rig.do(
+        lambda world: (
+            operations.update(world, seen, spec)
+            if seen is not None
+            else operations.create(world, spec, "b" * 12)
+        )
+    )
+    assert again.status == "running" and again.handles != first.handles
+    (machine,) = rig.do(lambda world: volumes.read(world, made.handle)).users
+    assert again.handles[0].native_id.endswith(machine)
+
+
+def test_a_machine_whose_volume_is_not_there_is_not_made(rig) -> None:
+    with pytest.raises(GpusError) as caught:
+        rig.do(lambda world: operations.create(world, cluster(rig), "a" * 12))
+    assert "wanted the volume data, found none" in " ".join(str(caught.value).split())
 
 
 class Lagging:

@@ -186,7 +186,11 @@ def test_the_schema_is_accepted(tmp_path) -> None:
     )
     assert done.returncode == 0, done.stderr
     schema = json.loads(done.stdout)
-    assert set(schema["resources"]) == {"gpu:index:Cluster", "gpu:index:Ownership"}
+    assert set(schema["resources"]) == {
+        "gpu:index:Cluster",
+        "gpu:index:Ownership",
+        "gpu:index:Volume",
+    }
     assert (
         schema["resources"]["gpu:index:Cluster"]["properties"]["price_usd_per_hour"]["type"]
         == "number"

@@ -55,10 +55,12 @@ def test_a_volume_has_a_provider_a_zone_with_gpus_and_a_size_of_its_type() -> No
 
 
 def test_a_price_has_a_source_and_where_none_is_known_it_is_not_zero() -> None:
-    disk = VolumeSpec("a", "gcp", "us-central1-a", 500, "pd-balanced")
-    assert prices.words(disk, "us-central1").startswith("$50.00/month (as of 2025-03-06, ")
-    assert prices.words(disk._replace(type="hyperdisk-balanced"), "us-west4") == "price unknown"
-    assert prices.price(disk, "atlantis") is None
+    disk = VolumeSpec("a", "gcp", "us-central1-a", 500, "pd-balanced", "us-central1")
+    assert prices.words(disk).startswith("$50.00/month (as of 2025-03-06, ")
+    hyper = disk._replace(type="hyperdisk-balanced")
+    assert prices.words(hyper).startswith("$40.00/month")
+    assert prices.words(hyper._replace(region="us-west4")) == "price unknown"
+    assert prices.price(disk._replace(region="atlantis")) is None
     shown = told({"volume": "data", **DISK})
     assert shown.startswith("data: 200 GiB pd-balanced at gcp us-central1-a, $20.00/month")
 

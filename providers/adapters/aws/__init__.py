@@ -10,6 +10,7 @@ from providers.adapters.aws.optin import closed
 from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Programs
 from providers.errors import Problem
 from providers.model.capability import Capabilities
+from providers.model.volume import VolumeSales
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -217,5 +218,6 @@ MANIFEST = Manifest(
         host=host_of,
         closed=closed,
     ),
+    storage=VolumeSales(types=(("gp3", 1, 65_536),)),
     programs=Programs(ends_itself="shutdown -h now"),
 )

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from providers.adapters.aws import changes, creation, delivery, grouping, lookup, power, tagging
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws.errors import PROVIDER, Context
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
-from providers.adapters.base import ConsoleLog, OwnAccount, PlaceAccess, Repricing
+from providers.adapters.aws.volumes import Ebs
+from providers.adapters.base import ConsoleLog, HasVolumes, OwnAccount, PlaceAccess, Repricing
 from providers.errors import CloudError, NotConfigured, OutcomeUnknown, QuotaExceeded, Unsupported
 from providers.model.machine import GONE, STOPPING, Ticket
 from providers.model.place import Scope
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from providers.model.machine import CheckLine, Handle, Node, Order
     from providers.model.offer import Candidate, Offer
 
+T = TypeVar("T")
 LOOKS_S = (0.0, 2.0, 5.0)
 """Before "nothing was made" is believed: EC2's lists lag behind its creating calls by some seconds
 (eventual consistency, EC2 API reference).
@@ -45,7 +47,7 @@ class _Ending(NamedTuple):
     spot_request: str
 
 
-class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
+class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
     """EC2 in one world and account. Safe from several threads.
 
     `opened` makes the client, once, when the first call is about to be made. `regions` limits where
@@ -134,6 +136,12 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
                 code="OTHER_ACCOUNT",
             )
 
+    @property
+    def volumes(self) -> Ebs:
+        return Ebs(
+            lambda: self.client, lambda: self.surroundings, self._everywhere, self._untouched
+        )
+
     def offers(self) -> Sequence[Offer] | None:
         """None: the dated catalog, over which `repriced` lays today's prices."""
         return None
@@ -181,6 +189,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
                 scopes=[Scope(PROVIDER, first.region)],
                 block_s=0.0,
             )
+        order = self.volumes.named(order)
         around = self.surroundings.around(order, context)
         creating = context._replace(creating=True)
         try:
@@ -206,7 +215,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
 
     def poll(self, ticket: Ticket) -> Ticket:
         """Looks at the machines themselves and compares them with the order; done once all of them
-        run.
+        run, with the volumes of the order attached.
         """
         order, known = ticket.order, dict(ticket.native)
         context = creation.context_of(order)
@@ -216,7 +225,10 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
         if not set(ids) <= found:
             # Made a moment ago, and not in every list yet: EC2's own answer named them.
             return ticket
-        return delivery.delivered(self.client, self.surroundings, ticket, made, context)
+        after = delivery.delivered(self.client, self.surroundings, ticket, made, context)
+        if after.state == "done":
+            self.volumes.attach(order, after.handles[0])
+        return after
 
     def resume(self, order: Order) -> Ticket | None:
         """Looks for machines that bear the order's token, several times, some seconds apart, since
@@ -332,7 +344,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount):
 
         return [node for nodes in self._everywhere(look) for node in nodes]
 
-    def _everywhere(self, look: Callable[[str], list[Node]]) -> list[list[Node]]:
+    def _everywhere(self, look: Callable[[str], list[T]]) -> list[list[T]]:
         from concurrent.futures import ThreadPoolExecutor
 
         regions = self._regions or self.surroundings.enabled()

@@ -27,7 +27,8 @@ RIGHTS = (
     "ec2:Describe*, CreateFleet, RunInstances, CreateLaunchTemplate, DeleteLaunchTemplate,"
     " CreateSecurityGroup, AuthorizeSecurityGroupIngress, AuthorizeSecurityGroupEgress,"
     " DeleteSecurityGroup, CreatePlacementGroup, DeletePlacementGroup, CreateTags, DeleteTags,"
-    " StopInstances, StartInstances, ModifyInstanceAttribute, TerminateInstances,"
+    " CreateVolume, AttachVolume, ModifyVolume, DeleteVolume, StopInstances, StartInstances,"
+    " ModifyInstanceAttribute, TerminateInstances,"
     " CancelSpotInstanceRequests, GetConsoleOutput; ssm:GetParameter;"
     " servicequotas:GetServiceQuota; pricing:GetProducts; iam:PassRole for an instance profile"
 )

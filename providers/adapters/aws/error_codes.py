@@ -242,6 +242,13 @@ CODES: dict[str, Row] = {
     "InvalidGroup.Duplicate": Row(
         Transient, NOTHING, "somebody made it meanwhile", DOCS, "2026-11-27"
     ),
+    "VolumeInUse": Row(Transient, NOTHING, "a machine has it still", DOCS, "2026-11-27"),
+    "InvalidVolume.NotFound": Row(
+        Unsupported, NOTHING, "the volume is gone", DOCS, "2026-11-27", block_s=0.0
+    ),
+    "InvalidVolume.ZoneMismatch": Row(
+        Unsupported, NOTHING, "the volume is in another zone", DOCS, "2026-11-27", block_s=0.0
+    ),
     "InvalidGroup.InUse": Row(Transient, NOTHING, "it is still in use", DOCS, "2026-11-27"),
     "InvalidPermission.Duplicate": Row(
         Transient, NOTHING, "somebody made it meanwhile", DOCS, "2026-11-27"

@@ -11,6 +11,7 @@ from providers.adapters.aws import secrets as secret
 from providers.adapters.base import keep_status, too_large
 from providers.model import idle, shell
 from providers.model.secret import referred
+from providers.model.volume import VOLUME_IDS
 from providers.model.workload import BOOT_SCRIPT, packed
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ def first_boot(setup: Setup, region: str = "", *, alone: bool = True) -> str:
         limit.script(setup.ttl_s, setup.on_ttl) if setup.ttl_s else "",
         idle.script(setup.idle_s) if setup.idle_s and alone else "",
         secret.fetching(secrets, region) if secrets else "",
+        (
+            shell.program(
+                __file__,
+                "volumes",
+                volume_ids=VOLUME_IDS,
+                volume_lines=[f"{each.name} {each.id}" for each in setup.volumes],
+            )
+            if setup.volumes
+            else ""
+        ),
         (
             shell.service(
                 "gpus-work", _WORK_UNIT, BOOT_SCRIPT, setup.script, mode=0o644, at_once=False

@@ -16,6 +16,7 @@ from providers.adapters.gcp.errors import PROVIDER, Context
 from providers.errors import CloudError, Transient, Unsupported
 from providers.model import foreign
 from providers.model.machine import Handle
+from providers.model.place import Scope
 from providers.model.volume import CREATING, DELETING, READY, Volume, VolumeSpec
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ class Disks:
                     + ("" if found is None else "; release that machine first"),
                     provider=PROVIDER,
                     code="VOLUME",
+                    scopes=[Scope(PROVIDER)],
                     block_s=0.0,
                 )
             out[mount.name] = found.handle.native_id.rpartition("/")[2]
@@ -240,6 +242,7 @@ def _volume(disk: Mapping[str, Any]) -> Volume:
             zone,
             foreign.whole(disk.get("sizeGb"), foreign.COUNT) or 0,
             read.tail(str(disk.get("type", ""))),
+            zone.rpartition("-")[0],
         ),
         _STATUSES.get(str(disk.get("status")), READY),
         str(labels.get(OWNER, "")),

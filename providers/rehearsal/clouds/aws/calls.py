@@ -17,6 +17,7 @@ from providers.rehearsal.clouds.aws import (
     places,
     prices,
     things,
+    volumes,
 )
 from providers.rehearsal.clouds.aws.fleet import create_fleet, run_instances
 from providers.rehearsal.clouds.aws.instances import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from providers.rehearsal.clouds.aws.call import Call
 
-IDEMPOTENT = frozenset({"RunInstances", "CreateFleet"})
+IDEMPOTENT = frozenset({"RunInstances", "CreateFleet", "CreateVolume"})
 
 
 def work(call: Call) -> Json:
@@ -67,7 +68,7 @@ def work(call: Call) -> Json:
             )
         return before[1]
     answer = HANDLERS[call.service][call.operation](call)
-    if answer.get("Instances"):
+    if answer.get("Instances") or answer.get("VolumeId"):
         call.rows.remember(call.region, call.operation, token, digest, answer)
     return answer
 
@@ -158,6 +159,11 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "CreatePlacementGroup": things.create_placement_group,
         "DescribePlacementGroups": things.placement_groups,
         "DeletePlacementGroup": things.delete_placement_group,
+        "CreateVolume": volumes.create,
+        "DescribeVolumes": volumes.describe,
+        "AttachVolume": volumes.attach,
+        "ModifyVolume": volumes.modify,
+        "DeleteVolume": volumes.delete,
         "CreateCapacityReservation": capacity_calls.create_reservation,
         "DescribeCapacityReservations": capacity_calls.reservations,
         "CancelCapacityReservation": capacity_calls.cancel_reservation,

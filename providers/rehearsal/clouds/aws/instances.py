@@ -10,6 +10,7 @@ from providers.rehearsal.clouds.aws import (
     filters,
     launch,
     places,
+    volumes,
 )
 from providers.rehearsal.clouds.aws.state import (
     ACCOUNT,
@@ -283,8 +284,15 @@ def _tagged(call: Call) -> list[Instance]:
 
 
 def create_tags(call: Call) -> Json:
-    """Adds or replaces tags of machines."""
-    for item in _tagged(call):
+    """Adds or replaces tags of machines and volumes."""
+    ids = call.given["Resources"]
+    for thing in [
+        volumes.named(call.rows, call.region, each) for each in ids if each.startswith("vol-")
+    ]:
+        tags = {**thing["tags"], **launch.dict_of(call.given["Tags"])}
+        call.rows.write_thing({**thing, "tags": tags})
+    machines = [each for each in ids if not each.startswith("vol-")]
+    for item in _tagged(call._replace(given={"Resources": machines})):
         tags = {**item.tags, **launch.dict_of(call.given["Tags"])}
         if len(tags) > 50:
             raise Refusal(400, "TagLimitExceeded", "The maximum number of tags is 50")
