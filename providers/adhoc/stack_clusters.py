@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adhoc.machine import AsyncMachine
+from providers.engine import budget
 from providers.engine.journal.orders import EVERY
 from providers.engine.messages import LIMIT, why_ended
 from providers.engine.readiness import access
@@ -52,7 +53,8 @@ class Declared(NamedTuple):
     `concluded`: of one that is over, its status, and what its job ended with, or when and by what
     its machines ended. `ended_at`: when that was seen (0: it runs). `latest_at`: when a job without
     a ttl ends by its provider's own limit, if every attempt takes its longest (0: not known, or
-    nothing ends it). `runs_on`: its job is over, and its machines cost what they did.
+    nothing ends it). `runs_on`: its job is over, and its machines cost what they did. `now`: when
+    this was read.
     """
 
     project: str
@@ -62,6 +64,15 @@ class Declared(NamedTuple):
     ended_at: float = 0.0
     latest_at: float = 0.0
     runs_on: bool = False
+    now: float = 0.0
+
+    @property
+    def charge(self) -> budget.Charge:
+        """What it costs, until it ended. Where that is not known, of what is over nothing is."""
+        charge = budget.spell_of(self.record)
+        if self.is_over and not self.runs_on and not self.ended_at:
+            return charge._replace(launched_at=0.0)
+        return charge._replace(ended_at=self.ended_at)
 
     @property
     def is_over(self) -> bool:
@@ -192,7 +203,14 @@ def _journaled(
                     )
                     found.append(
                         Declared(
-                            project, of, record, (status, why), launch.ended_at or 0.0, latest, left
+                            project,
+                            of,
+                            record,
+                            (status, why),
+                            launch.ended_at or 0.0,
+                            latest,
+                            left,
+                            opened_world.clock.now(),
                         )
                     )
         finally:

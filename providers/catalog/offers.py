@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Mapping, Sequence
 
+    from providers.model.offer import Offer
+
 STALE_AFTER_DAYS = 180
 
 NOT_LISTED = "-"
@@ -29,6 +31,8 @@ refuse it.
 """
 
 _DATA = os.path.join(os.path.dirname(__file__), "data")  # noqa: PTH118, PTH120 - pathlib would be imported for this alone
+_ON_DEMAND_SOURCE, _SPOT_SOURCE = 4, 7
+"""Columns of a provider's file."""
 _RESERVED = "; a reservation is billed at the on-demand rate whether used or not"
 
 
@@ -83,6 +87,32 @@ def catalog(folder: str = _DATA) -> Catalog:
 def load() -> OfferTable:
     """The bundled offers, read once per process: three price files and two tables."""
     return catalog().offers
+
+
+def rows_of(offer: Offer, folder: str = _DATA) -> tuple[tuple[str, str], ...]:
+    """(file, line) of the bundled rows that an offer is made of: its machine, its price, and the
+    price's source; none for an offer that is not bundled.
+    """
+    found = [
+        ("machines.csv", fields)
+        for fields in lines("machines.csv", folder)
+        if (fields[0], fields[2], fields[3]) == (offer.provider, offer.machine_type, offer.gpu_type)
+        and float(fields[4]) == offer.gpu_count
+    ]
+    for _, (provider, key, *_rest) in tuple(found):
+        name = f"{provider}.csv"
+        found += [
+            (name, fields)
+            for fields in lines(name, folder)
+            if fields[:3] == [key, offer.region, offer.zone]
+        ]
+    prices = [fields for name, fields in found if name != "machines.csv"]
+    if not prices:
+        return ()
+    at = _SPOT_SOURCE if offer.capacity == SPOT else _ON_DEMAND_SOURCE
+    named = set() if offer.node_micro_usd is None else {fields[at] for fields in prices}
+    found += [("sources.csv", each) for each in lines("sources.csv", folder) if each[0] in named]
+    return tuple((name, ",".join(fields)) for name, fields in found)
 
 
 def as_of() -> Mapping[str, tuple[str, str]]:

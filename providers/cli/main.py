@@ -224,6 +224,24 @@ def _completion_parser(commands: Any) -> None:
     completion.add_completion(commands, _completion)
 
 
+def _cost_parser(commands: Any) -> None:
+    from providers.cli import cost
+
+    cost.add_cost(commands)
+
+
+def _explain_parser(commands: Any) -> None:
+    from providers.cli import explain
+
+    explain.add_explain(commands)
+
+
+def _spend_parser(commands: Any) -> None:
+    from providers.cli import spend
+
+    spend.add_spend(commands)
+
+
 def _completion(options: argparse.Namespace) -> int:
     from providers.cli import completion, rehearse, size, watch
 
@@ -237,7 +255,9 @@ def _completion(options: argparse.Namespace) -> int:
 
 
 _GROUPS = {
-    "Look, and buy nothing": ("offers", "plan", "hardware", "size", "check", "ps"),
+    "Look, and buy nothing": (
+        *("offers", "plan", "cost", "explain", "hardware", "size", "check", "ps", "spend"),
+    ),
     "Use machines": (
         *("run", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept", "release"),
     ),
@@ -258,4 +278,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "rehearse": _rehearse_parser,
     "size": _size_parser,
     "completion": _completion_parser,
+    "cost": _cost_parser,
+    "explain": _explain_parser,
+    "spend": _spend_parser,
 }

@@ -105,7 +105,6 @@ def _asked(
                 for name in given
             ]
         )
-    from providers.engine import validate
     from providers.model.wording import near
 
     stack = stackfile.read(options.stack)
@@ -120,27 +119,10 @@ def _asked(
                 )
             ]
         )
-    asks: list[tuple[str, Ask | Cluster, str, Mapping[str, Mapping[str, str]]]] = []
-    problems: list[Problem] = []
-    for name, raw in stack.clusters.items():
-        if options.cluster in (None, name):
-            try:
-                asks.append(
-                    (
-                        name,
-                        validate.cluster(name, raw),
-                        options.world or stack.world,
-                        stack.settings,
-                    )
-                )
-            except SpecError as error:
-                problems.extend(
-                    problem._replace(path=f"{name}.{problem.path}" if problem.path else name)
-                    for problem in error.problems
-                )
-    if problems:
-        raise SpecError(problems)
-    return asks
+    return [
+        (name, spec, options.world or stack.world, stack.settings)
+        for name, spec in stackfile.specs(stack, options.cluster).items()
+    ]
 
 
 def add_plan(commands: Any) -> None:

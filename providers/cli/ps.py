@@ -9,10 +9,12 @@ from providers.cli import stackfile
 from providers.cli.adhoc import OK
 from providers.cli.options import settings_of
 from providers.cli.output import table
+from providers.engine import budget
 from providers.engine.messages import moment
 from providers.engine.record import ON_DONE
 from providers.errors import Problem, SpecError
-from providers.model.money import per_hour
+from providers.model import duration
+from providers.model.money import per_hour, usd
 from providers.model.wording import near
 from providers.model.workload import KEEP
 
@@ -31,18 +33,38 @@ def ps(options: argparse.Namespace) -> int:
     )
     stacks = stack_clusters.known(options.world, options.stack or "")
     if options.stack and not stacks:
-        _is_a_stack(options.stack)
+        require_stack(options.stack)
     if options.json:
         import json
 
         print(
             json.dumps(
-                [*(_record(machine) for machine in found), *(each.as_json() for each in stacks)]
+                [
+                    *(_record(machine) for machine in found),
+                    *(
+                        {**each.as_json(), "cost_usd": _cost_usd(each.charge, each.now)}
+                        for each in stacks
+                    ),
+                ]
             )
         )
         return OK
     if stacks:
-        rows = [("name", "stack", "world", "status", "where", "GPU", "capacity", "$/h", "ends")]
+        rows = [
+            (
+                "name",
+                "stack",
+                "world",
+                "status",
+                "where",
+                "GPU",
+                "capacity",
+                "$/h",
+                "age",
+                "cost",
+                "ends",
+            )
+        ]
         for each in stacks:
             record, place = each.record, each.record.placement
             price = (
@@ -61,10 +83,11 @@ def ps(options: argparse.Namespace) -> int:
                     f"{place.times}{place.gpu}",
                     place.capacity,
                     price,
+                    *_so_far(each.charge, each.now),
                     ends,
                 )
             )
-        print("\n".join(table(rows)))
+        print("\n".join(table(rows, gives=(3, 1))))
         print("stacks' clusters, from this machine's journal; `pulumi refresh` asks the clouds")
         if found:
             print()
@@ -74,7 +97,21 @@ def ps(options: argparse.Namespace) -> int:
         elif not stacks:
             print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
         return OK
-    rows = [("name", "world", "status", "where", "GPU", "capacity", "$/h", "used by", "ends")]
+    rows = [
+        (
+            "name",
+            "world",
+            "status",
+            "where",
+            "GPU",
+            "capacity",
+            "$/h",
+            "age",
+            "cost",
+            "used by",
+            "ends",
+        )
+    ]
     for machine in found:
         record = machine.record
         price = (
@@ -101,6 +138,7 @@ def ps(options: argparse.Namespace) -> int:
                 f"{record.placement.times}{machine.gpu}",
                 record.placement.capacity,
                 price,
+                *_so_far(budget.spell_of(record), machine.inner.opened.clock.now()),
                 who,
                 ends,
             )
@@ -113,7 +151,18 @@ def ps(options: argparse.Namespace) -> int:
     return OK
 
 
-def _is_a_stack(text: str) -> None:
+def _so_far(charge: budget.Charge, now: float) -> tuple[str, str]:
+    """How long it has run, in hours and minutes, and what that cost; each empty where it is not
+    known.
+    """
+    if not charge.launched_at:
+        return "", ""
+    seconds = max(0.0, (charge.ended_at or now) - charge.launched_at)
+    age = duration.text(seconds // 60 * 60) if seconds >= 60 else f"{seconds:.0f}s"
+    return age, "" if charge.micro_usd is None else f"${charge.cost(0, now) / 1e6:,.2f}"
+
+
+def require_stack(text: str) -> None:
     """Raises SpecError for a stack that neither a file here nor this machine's journal knows."""
     project = stackfile.nearest_project()
     every = sorted(
@@ -150,6 +199,12 @@ def _ends(one: stack_clusters.Declared) -> str:
     return f"{moment(one.latest_at)} at the latest" if one.latest_at else "by destroy only"
 
 
+def _cost_usd(charge: budget.Charge, now: float) -> float | None:
+    """What it has cost so far; None where that is not known."""
+    known = charge.launched_at and charge.micro_usd is not None
+    return usd(charge.cost(0, now)) if known else None
+
+
 def _record(machine: Machine) -> dict[str, Any]:
     record = machine.record
     where = record.placement._asdict()
@@ -161,6 +216,7 @@ def _record(machine: Machine) -> dict[str, Any]:
         "status": machine.status,
         **where,
         "price_usd_per_hour": machine.price_usd_per_hour,
+        "cost_usd": _cost_usd(budget.spell_of(record), machine.inner.opened.clock.now()),
         "launched_at": record.launched_at or None,
         "ends_at": record.ends_at or None,
         "process": machine.process,

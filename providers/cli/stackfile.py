@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from providers.model.spec import Cluster
+
 
 class Stack(NamedTuple):
     """What a stack file says: `clusters` by name as declared, `settings` by provider."""
@@ -129,3 +131,25 @@ def read(name: str) -> Stack:
     if problems:
         raise SpecError(problems)
     return Stack(name, str(world), found, settings)
+
+
+def specs(stack: Stack, only: str | None = None) -> dict[str, Cluster]:
+    """The clusters of a stack by name, each as its spec; only the one of that name, if one is
+    given. Raises SpecError with every problem.
+    """
+    from providers.engine import validate
+
+    found: dict[str, Cluster] = {}
+    problems: list[Problem] = []
+    for name, raw in stack.clusters.items():
+        if only in (None, name):
+            try:
+                found[name] = validate.cluster(name, raw)
+            except SpecError as error:
+                problems.extend(
+                    problem._replace(path=f"{name}.{problem.path}" if problem.path else name)
+                    for problem in error.problems
+                )
+    if problems:
+        raise SpecError(problems)
+    return found

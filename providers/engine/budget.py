@@ -184,17 +184,26 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
                 micro_usd=old.micro_usd if spell.micro_usd is None else spell.micro_usd,
             )
         spells[spell.key] = spell
+    ended = with_ends(spells.values(), now)
+    return _folded(Ledger(ledger.months, ended, ledger.folded_before), now)
+
+
+def with_ends(spells: Iterable[Charge], now: float) -> dict[str, Charge]:
+    """One owner's spells by their keys; what was launched again, or is past its limit, has
+    ended.
+    """
+    found = {spell.key: spell for spell in spells}
     by_cluster: dict[str, list[Charge]] = {}
-    for spell in sorted(spells.values(), key=lambda item: item.launched_at):
+    for spell in sorted(found.values(), key=lambda item: item.launched_at):
         by_cluster.setdefault(spell.cluster, []).append(spell)
     for run in by_cluster.values():
         for previous, later in pairwise(run):
             if not previous.ended_at:
-                spells[previous.key] = previous._replace(ended_at=later.launched_at)
-    for key, spell in spells.items():
+                found[previous.key] = previous._replace(ended_at=later.launched_at)
+    for key, spell in found.items():
         if not spell.ended_at and spell.ends_at and spell.ends_at <= now:
-            spells[key] = spell._replace(ended_at=spell.ends_at)
-    return _folded(Ledger(ledger.months, spells, ledger.folded_before), now)
+            found[key] = spell._replace(ended_at=spell.ends_at)
+    return found
 
 
 def _folded(ledger: Ledger, now: float) -> Ledger:

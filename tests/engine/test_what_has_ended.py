@@ -176,7 +176,7 @@ def test_ps_shows_when_a_modal_job_ends_at_the_latest_and_then_that_it_has(rig) 
         record["latest_at"],
     ) == ("ended", None, None, None)
     row = rig.gpus("ps")[1].splitlines()[1]
-    assert "ended before 20" in row and "at the latest" not in row and "0.8" not in row
+    assert "ended before 20" in row and "at the latest" not in row and " 0.8" not in row
 
 
 def test_a_job_that_succeeded_reads_as_done_until_the_next_update_releases_its_machine(rig) -> None:

@@ -1,0 +1,151 @@
+"""`gpus cost`: what stacks would cost, side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from providers.cli import stackfile
+from providers.cli.options import add_world
+from providers.cli.output import NOTHING, OK, print_json, table
+from providers.model import duration
+from providers.model.money import HOURS_PER_MONTH, per_hour, usd
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Sequence
+
+
+class Cost(NamedTuple):
+    """What one cluster of a stack would cost now, in micro-dollars: None where no place serves it.
+    `ttl_s` is how long it runs at most, None without a limit.
+    """
+
+    stack: str
+    cluster: str
+    choice: str
+    micro_usd: int | None
+    ttl_s: int | None
+
+    @property
+    def run(self) -> int | None:
+        """One run until its limit; None without one, and without a price."""
+        if self.micro_usd is None or self.ttl_s is None:
+            return None
+        return int(self.micro_usd * self.ttl_s / 3_600)
+
+    @property
+    def month(self) -> int | None:
+        return None if self.micro_usd is None else self.micro_usd * HOURS_PER_MONTH
+
+
+def run_cost(options: argparse.Namespace) -> int:
+    """Prints what each cluster of each stack would cost; NOTHING where one has no place."""
+    costs = [cost for name in options.stack for cost in _costs(name, options.world)]
+    if options.json:
+        print_json([_record(cost) for cost in costs])
+    else:
+        print("\n".join(_lines(costs)))
+    return NOTHING if any(cost.micro_usd is None for cost in costs) else OK
+
+
+def _costs(name: str, world: str | None) -> list[Cost]:
+    from providers import api
+
+    stack = stackfile.read(name)
+    found = []
+    for cluster, spec in stackfile.specs(stack).items():
+        plan = api.plan(spec, world=world or stack.world, settings=stack.settings)
+        best = plan.best
+        choice = "no place"
+        if best is not None:
+            place = best.placement
+            choice = f"{place.provider} {place.where} {place.times}{place.gpu} {place.capacity}"
+        ttl_s = spec.setup().ttl_s if best is None else plan.ask.entries[best.entry].ttl_s
+        found.append(
+            Cost(stack.name, cluster, choice, None if best is None else best.micro_usd, ttl_s)
+        )
+    return found
+
+
+def _lines(costs: Sequence[Cost]) -> Iterable[str]:
+    stacks = list(dict.fromkeys(cost.stack for cost in costs))
+    rows = [("stack", "cluster", "would take", "$/h", "run", "$/month")]
+    for stack in stacks:
+        own = [cost for cost in costs if cost.stack == stack]
+        rows += [
+            (
+                stack,
+                cost.cluster,
+                cost.choice,
+                _hourly(cost.micro_usd),
+                _run(cost),
+                _monthly(cost.month),
+            )
+            for cost in own
+        ]
+        if len(own) > 1:
+            rows.append((stack, "all", "", _hourly(total(own)), "", _monthly(_months(own))))
+    yield from table(rows, right={3, 5}, gives=(2,))
+    first, *others = stacks
+    base = total([cost for cost in costs if cost.stack == first])
+    for stack in others:
+        each = total([cost for cost in costs if cost.stack == stack])
+        if base is None or each is None:
+            yield f"{stack} against {first}: not known, since one has no price"
+        elif each == base:
+            yield f"{stack} costs as much as {first}"
+        else:
+            than = "more" if each > base else "less"
+            yield f"{stack} costs {per_hour(abs(each - base))} {than} than {first}"
+
+
+def total(costs: Sequence[Cost]) -> int | None:
+    """What they cost together an hour; None where one is not known."""
+    known = [cost.micro_usd for cost in costs if cost.micro_usd is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _months(costs: Sequence[Cost]) -> int | None:
+    hourly = total(costs)
+    return None if hourly is None else hourly * HOURS_PER_MONTH
+
+
+def _hourly(micro: int | None) -> str:
+    return "-" if micro is None else per_hour(micro).removeprefix("$").removesuffix("/h")
+
+
+def _run(cost: Cost) -> str:
+    if cost.run is None or cost.ttl_s is None:
+        return "no limit" if cost.micro_usd is not None else "-"
+    return f"${cost.run / 1e6:,.2f} in {duration.text(cost.ttl_s)}"
+
+
+def _monthly(micro: int | None) -> str:
+    return "-" if micro is None else f"{micro / 1e6:,.2f}"
+
+
+def _record(cost: Cost) -> dict[str, Any]:
+    return {
+        "stack": cost.stack,
+        "cluster": cost.cluster,
+        "choice": cost.choice if cost.micro_usd is not None else None,
+        "price_usd_per_hour": None if cost.micro_usd is None else usd(cost.micro_usd),
+        "run_s": cost.ttl_s,
+        "run_usd": None if cost.run is None else usd(cost.run),
+        "price_usd_per_month": None if cost.month is None else usd(cost.month),
+    }
+
+
+def add_cost(commands: Any) -> None:
+    """Adds `cost` to the commands."""
+    cost = commands.add_parser(
+        "cost",
+        help="what stacks would cost, side by side",
+        description="What each cluster of these stacks would cost now. Buys nothing.",
+    )
+    cost.add_argument(
+        "-s", "--stack", action="append", required=True, help="a stack; may be repeated"
+    )
+    add_world(cost)
+    cost.add_argument("--json", action="store_true", help="a JSON list of clusters")
+    cost.set_defaults(run=run_cost)

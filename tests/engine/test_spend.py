@@ -1,0 +1,87 @@
+"""What a month came to, by the journal."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from providers.engine import spending
+from providers.engine.budget import bounds
+from providers.engine.journal.owners import OwnerRow
+from providers.engine.journal.placements import PlacementRow
+from providers.engine.runtime.world import World
+
+USD = 1_000_000
+BEGIN, END = bounds("2026-11")
+HOUR, DAY = 3600.0, 86_400.0
+
+
+def launch(
+    cluster: str,
+    launched: float,
+    ended: float | None = None,
+    *,
+    usd: int | None = 10,
+    owner: str = "of-dev",
+    generation: str = "g1",
+    ends_at: float = 0.0,
+) -> PlacementRow:
+    micro = None if usd is None else usd * USD
+    record: dict[str, Any] = {"ends_at": ends_at}
+    return PlacementRow(
+        *(owner, cluster, generation, "gcp", (), micro, "", "", launched, ended, record)
+    )
+
+
+def month(*launches: PlacementRow, now: float, **asked: str) -> spending.MonthSpend:
+    """The month of a world whose journal has these placements."""
+    journal = SimpleNamespace(
+        owners=lambda _: (OwnerRow("of-dev", "project", "dev", ""),),
+        launches=lambda _, owner="": [each for each in launches if owner in {"", each.owner}],
+    )
+    world = SimpleNamespace(
+        name="live", has_journal=True, journal=journal, clock=SimpleNamespace(now=lambda: now)
+    )
+    return spending.of_month(cast("World", world), **asked)
+
+
+def test_a_month_has_what_was_spent_by_cluster_and_day_and_what_is_to_come() -> None:
+    """Only its time in the month counts; what runs is forecast to its limit or the month's end."""
+    now = BEGIN + 3 * DAY
+    found = month(
+        launch("old", BEGIN - 5 * HOUR, BEGIN + 2 * HOUR),
+        launch("long", BEGIN + 2 * DAY + 23 * HOUR, usd=1),
+        launch("short", now - HOUR, owner="ad-hoc", ends_at=now + 4 * HOUR),
+        now=now,
+    )
+    by = {each.cluster: each for each in found.clusters}
+    assert {name: (each.stack, each.hours) for name, each in by.items()} == {
+        "old": ("dev", 2.0),
+        "long": ("dev", 1.0),
+        "short": ("", 1.0),
+    }
+    assert (by["old"].spent, by["old"].to_come) == (20 * USD, 0)
+    assert by["long"].to_come == 27 * 24 * USD and by["short"].to_come == 40 * USD
+    assert found.days == (("2026-11-01", 20 * USD), ("2026-11-03", 11 * USD))
+    assert (found.spent, found.forecast) == (31 * USD, (31 + 27 * 24 + 40) * USD)
+
+
+def test_a_cluster_that_was_launched_again_is_at_one_place_at_a_time() -> None:
+    """The end that nobody saw is the next launch."""
+    found = month(
+        launch("a", BEGIN), launch("a", BEGIN + HOUR, generation="g2"), now=BEGIN + 2 * HOUR
+    )
+    assert [(each.cluster, each.hours) for each in found.clusters] == [("a", 2.0)]
+    assert found.spent == 20 * USD
+
+
+def test_what_has_no_price_is_named_and_not_free() -> None:
+    """It is unknown, with its hours."""
+    found = month(launch("a", BEGIN, usd=None), launch("b", BEGIN), now=BEGIN + HOUR)
+    assert found.unknown == ("a",) and found.spent == 10 * USD
+
+
+def test_one_stack_and_a_past_month_can_be_asked_for() -> None:
+    """Nothing is to come of a month that is over."""
+    launches = (launch("a", BEGIN), launch("b", BEGIN, owner="ad-hoc"))
+    found = month(*launches, now=END + DAY, month="2026-11", stack="organization/project/dev")
+    assert [(each.cluster, each.to_come) for each in found.clusters] == [("a", 0)]
+    assert found.spent == 10 * USD * 30 * 24
