@@ -122,15 +122,15 @@ def add_adhoc(commands: Any) -> None:
         "copy a file or folder to or from a machine",
         "cp HERE NAME:THERE | gpus cp NAME:THERE HERE [-s STACK]",
     )
-    copy.add_argument("source")
-    copy.add_argument("target")
+    copy.add_argument("source", help="HERE, or NAME:THERE")
+    copy.add_argument("target", help="the other one")
     _taken(copy)
     login = command(
         "ssh",
         "log in to a machine, or run a command there",
         "ssh NAME [-s STACK] [-L PORT] [-- COMMAND ...]",
     )
-    login.add_argument("name")
+    login.add_argument("name", help="a cluster")
     login.add_argument(
         "-L",
         dest="forward",
@@ -144,7 +144,7 @@ def add_adhoc(commands: Any) -> None:
         "what runs, as entries of OpenSSH's configuration",
         "ssh-config [NAME ... | -s STACK] | gpus ssh-config --write",
     )
-    hosts.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
+    hosts.add_argument("names", nargs="*", metavar="NAME", help="a cluster (default: all)")
     hosts.add_argument(
         "--write",
         action="store_true",
@@ -155,7 +155,7 @@ def add_adhoc(commands: Any) -> None:
         "what a workload writes, else what the machine wrote",
         "logs NAME [-s STACK] [--lines N]",
     )
-    logs.add_argument("name")
+    logs.add_argument("name", help="a cluster")
     logs.add_argument(
         "--lines",
         type=int,
@@ -166,7 +166,7 @@ def add_adhoc(commands: Any) -> None:
     wait = command(
         "wait", "wait until a job has ended; its exit code", "wait [NAME] [-s STACK] [--timeout 2h]"
     )
-    wait.add_argument("name", nargs="?", help="which (default: the one job there is)")
+    wait.add_argument("name", nargs="?", help="a job (default: the only one there is)")
     wait.add_argument("--timeout", help="give up after this long (default: never)")
     wait.add_argument("--json", action="store_true", help="how it ended, as one JSON object")
     doctor, tested, shown = _add_looks(command)
@@ -183,11 +183,11 @@ def add_adhoc(commands: Any) -> None:
             "-s",
             "--stack",
             metavar="STACK",
-            help="what this stack declares, instead of what is ad hoc",
+            help="clusters of this stack, instead of ad hoc ones",
         )
-    command("release", "release what has this name, confirmed", "release NAME ...").add_argument(
-        "names", nargs="+", metavar="NAME"
-    )
+    command(
+        "release", "release what has this name, and confirm that it is gone", "release NAME ..."
+    ).add_argument("names", nargs="+", metavar="NAME")
 
 
 def _add_looks(
@@ -208,7 +208,7 @@ def _add_looks(
     tested.add_argument(
         "name", nargs="?", help="a cluster, each of its machines (default: the machine you are on)"
     )
-    tested.add_argument("--full", action="store_true", help="with a minute of full load")
+    tested.add_argument("--full", action="store_true", help="also a minute of full load")
     tested.add_argument("--json", action="store_true", help="JSON instead of a table")
     tested.add_argument("--node", type=int, help="only this machine of a cluster")
     tested.add_argument("--gpu", metavar="GPU", help="without NAME: what this machine should be")
@@ -218,7 +218,7 @@ def _add_looks(
         "what the GPUs of all machines do, live",
         "top [NAME ... | -s STACK] [--interval 5s] [--once] [--json] [--serve PORT]",
     )
-    shown.add_argument("names", nargs="*", metavar="NAME", help="which (default: all that run)")
+    shown.add_argument("names", nargs="*", metavar="NAME", help="a cluster (default: all that run)")
     shown.add_argument("--interval", default="5s", help="how often to look (default 5s)")
     shown.add_argument("--once", action="store_true", help="one look, then end")
     shown.add_argument("--json", action="store_true", help="one look, as a JSON list")

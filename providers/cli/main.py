@@ -176,7 +176,8 @@ def _sweep_parser(commands: Any) -> None:
         "sweep",
         help="resources labelled as ours that no stack claims",
         description=(
-            "Lists them with age and price, asks, and deletes them; each deletion is confirmed."
+            "Lists resources labelled as ours that no stack claims, with age and price. Asks,"
+            " deletes them, and confirms each deletion."
         ),
     )
     sweep.add_argument("-s", "--stack", help="with the world and settings of this stack")

@@ -72,6 +72,15 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
+def _kind(name: str) -> str:
+    """A kind of failure with its meaning, as the end of a help text has it."""
+    import textwrap
+
+    return textwrap.fill(
+        f"{name:<16}{FAULTS[name]}", 79, initial_indent="  ", subsequent_indent=" " * 18
+    )
+
+
 def parser() -> Parser:
     """Its arguments."""
     shared = Parser(add_help=False)
@@ -123,16 +132,14 @@ def parser() -> Parser:
         metric="the cloud's name",
         count="the limit",
     )
-    fault = command(
-        "fault",
-        _fault,
-        "plan a failure; kinds: " + "; ".join(f"{kind}: {text}" for kind, text in FAULTS.items()),
-    )
+    fault = command("fault", _fault, "plan a failure")
+    fault.formatter_class = argparse.RawDescriptionHelpFormatter
+    fault.epilog = "\n".join(["kinds:", *map(_kind, FAULTS)])
     fault.add_argument("provider", nargs="?", help=", ".join(clouds()))
     fault.add_argument(
         "method", nargs="?", help="a call such as instances.delete; * matches any part"
     )
-    fault.add_argument("kind", nargs="?", help=", ".join(FAULTS))
+    fault.add_argument("kind", nargs="?", help="what happens, as listed below")
     fault.add_argument("--times", default="1", help="how often; or always")
     fault.add_argument("--place", default=EVERYTHING, help="only in this zone or region")
     fault.add_argument("--machine-type", default=EVERYTHING, help="only for this machine type")
