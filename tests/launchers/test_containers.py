@@ -229,6 +229,53 @@ def test_model_by_its_path_is_read_in_the_container_and_not_written(where, host,
         assert code == 0 and f"read: of the {where}" in host.log, host.log
 
 
+def test_setup_changes_the_image_once_and_each_container_comes_from_it(host, daemon) -> None:
+    """Neither a second start nor another container runs the lines again; variables that they see
+    stay out of the image, and so does what is not theirs.
+    """
+    image = daemon.image("own", ["/bin/own"], ["--by-itself"], OWN)
+    lines = ('echo "set up with $SECRET and $HF_HUB_CACHE" >>/note', "false || touch /kept")
+    made = job("cat /note; test -e /kept && exit 3", image=image)._replace(setup=lines)
+    for _ in range(2):
+        assert host.run(script(made), SECRET="s3cret") == 3, host.log
+        (host.folder / "root" / f"{made.digest}.done").unlink()
+    cache = host.folder / "root" / "cache" / "huggingface"
+    assert host.log.count(f"set up with s3cret and {cache}\n") == 2
+    assert daemon.running() == []
+    config = daemon.call("image", "inspect", f"gpus-setup:{made.digest}")
+    assert "SECRET" not in config and "s3cret" not in config
+    other = made._replace(setup=("true",))
+    assert host.run(script(other)) == 1
+    assert daemon.call("images", "--format", "{{.Tag}}", "gpus-setup") == other.digest
+
+
+def test_setup_lines_that_fail_in_the_image_are_told_with_their_code(host, daemon) -> None:
+    """The command is not begun, and no half made image is kept."""
+    image = daemon.image("own", files=OWN)
+    made = job("echo never", image=image)._replace(
+        setup=("echo first", "sh -c 'exit 9'", "touch /x")
+    )
+    assert host.run(script(made)) == 1
+    assert host.words[-1] == "setup-wrong 9 the setup lines, see the log"
+    assert "first" in host.log and "never" not in host.log
+    assert daemon.running() == []
+    assert made.digest not in daemon.call("images", "--format", "{{.Tag}}", "gpus-setup")
+
+
+def test_setup_that_a_power_cut_ended_begins_anew(host, daemon) -> None:
+    """The container that it left gives way."""
+    image = daemon.image("own", files=OWN)
+    line = f"echo begun; test -e {host.folder}/root/again || sleep 600; echo whole >/note"
+    made = job("cat /note", image=image)._replace(setup=(line,))
+    host.begin(script(made))
+    until(lambda: "begun" in host.log, lambda: host.log)
+    host.power_off()
+    (host.folder / "root" / "again").touch()
+    assert host.run(script(made)) == 0, host.log
+    assert host.log.count("begun") == 2 and "whole" in host.log
+    assert daemon.running() == []
+
+
 def test_the_entry_point_of_an_image_runs_where_the_line_says_so(host, daemon) -> None:
     """Who wants it names it."""
     image = daemon.image("own", ["/bin/own"], files=OWN)

@@ -169,10 +169,10 @@ def test_a_service_in_an_image_without_curl_is_asked_all_the_same(path, ready, m
 
 
 @pytest.mark.parametrize("home", [True, False], ids=["~", "/"])
-@pytest.mark.parametrize("where", ["machine", "setup", "image", "nowhere"])
+@pytest.mark.parametrize("where", ["machine", "image", "nowhere"])
 def test_model_that_is_a_path_is_mounted_read_only(machine, where, home) -> None:
-    """What is on the machine, also once the setup lines have fetched it, its container sees; a
-    model that is nowhere is told before a restart.
+    """What is on the machine its container sees; a model that is nowhere is told before a
+    restart.
     """
     machine.tool(
         "docker",
@@ -185,12 +185,11 @@ def test_model_that_is_a_path_is_mounted_read_only(machine, where, home) -> None
     if where == "machine":
         path.mkdir(parents=True)
     task = Task(launcher="vllm", model="~/models/it-7b" if home else str(path), port=9)
-    setup = (f"mkdir -p {path}",) if where == "setup" else ()
-    made = program(Workload((task,), setup=setup), "service", "H100", 1)._replace(kind="job")
+    made = program(Workload((task,)), "service", "H100", 1)._replace(kind="job")
     assert machine.run(script(made)) == (1 if where == "nowhere" else 0), machine.log
     calls = (machine.folder / "calls").read_text()
     mount = f"--mount type=bind,source={path},target={path},readonly "
-    assert (mount in calls) is (where in {"machine", "setup"})
+    assert (mount in calls) is (where == "machine")
     if where == "nowhere":
         assert machine.words[-1].startswith(
             f"setup-wrong 1 the model {path} is neither on the machine nor in the image"

@@ -55,15 +55,21 @@ processes() { grep -ls -e "GPUS_$2=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d
 # within SECONDS COMMAND...: what hangs, as a driver or Docker may, holds up nobody else's lease.
 within() { timeout -k 5 "$@" 2>/dev/null; }
 
-# cleared LEASE: whether it is over and no container of it is left. A Docker that does not tell is
-# no answer.
+# cleared LEASE: whether it is over and no container or image of it is left. A Docker that does not
+# tell is no answer.
 cleared() {
   [ -e "$leases/$1/own/containers" ] || return 0
   is_over "$1" && [ -z "$(processes "$1" LEASE)" ] || return
   found=$(within 10 docker ps -aq --filter "label=gpus.lease=$1") || return
+  remove="rm -f"
+  if [ -z "$found" ]; then
+    # What setup lines made of an image has the label of its container.
+    found=$(within 10 docker images -q --filter "label=gpus.lease=$1") || return
+    remove="rmi -f"
+  fi
   [ -n "$found" ] || return 0
-  # shellcheck disable=SC2086 # one word a container
-  within 60 docker rm -f $found >/dev/null
+  # shellcheck disable=SC2086 # one word a container, or an image
+  within 60 docker $remove $found >/dev/null
   return 1
 }
 

@@ -94,10 +94,9 @@ set_caches() {
   done
 }
 
-# run_in_container INDEX LINE
-run_in_container() {
-  name="gpus-${process_names[$1]}"
-  gpus_command=(docker run --rm --init --name "$name" --gpus all --network host --ipc host)
+# container NAME WORD: how one is made, as every one sees this machine; WORD says how it runs.
+container() {
+  gpus_command=(docker run "$2" --init --name "$1" --gpus all --network host --ipc host)
   gpus_command+=(-v "$GPUS_ROOT:$GPUS_ROOT" ${workdir+-w "$PWD"})
   for path in ${file_paths[@]+"${file_paths[@]}"}; do
     path=$(there "$path")
@@ -109,10 +108,15 @@ run_in_container() {
     path=${mount_paths[entry]}
     gpus_command+=(-v "$path:$path:${mount_modes[entry]}")
   done
+}
+
+# run_in_container INDEX LINE
+run_in_container() {
+  container "gpus-${process_names[$1]}" --rm
   for pair in ${own[@]+"${own[@]}"}; do gpus_command+=(-e "${pair%%=*}"); done
   # The image's own ENTRYPOINT would take the line for its arguments.
   gpus_command+=(--env-file "$GPUS_ROOT/container.env" --entrypoint "$entrypoint" "$image" -c "$2")
-  docker rm -f "$name" >/dev/null 2>&1
+  docker rm -f "gpus-${process_names[$1]}" >/dev/null 2>&1
 }
 
 write_env_file() {

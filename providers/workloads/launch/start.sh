@@ -136,11 +136,13 @@ say starting
 if [ -z "$inside" ] || [ "${#file_paths[@]}" != 0 ]; then cd "$HOME" || exit 1; fi
 write_files
 for step in ${steps[@]+"${steps[@]}"}; do "$step"; done
-[ -z "$setup" ] || run_setup
-# After the setup lines, which may sign in to the image's registry, and fetch models.
 if [ -n "$image" ]; then
   pull_image
+  [ -z "$setup" ] || set_up_image
+  # After the setup lines, which may fetch models.
   find_models
+elif [ -n "$setup" ]; then
+  run_setup
 fi
 [ -z "$kept" ] || mkdir -p "$kept"
 [ -z "$to" ] || restore

@@ -133,7 +133,7 @@ def script(
             "process_urls": list(map(_url, program.processes)),
         }
     if image:
-        parts.append("container")
+        parts += ["container", *(["image_setup"] if program.setup else [])]
         caches = [
             f"{index} {pair}"
             for index, process in enumerate(program.processes)
