@@ -1,0 +1,128 @@
+"""The volume resource by the protocol's own messages: previewed with its price, kept when it is
+deleted, never gone on a guess, imported by its native id.
+"""
+
+import pytest
+
+from providers.adapters.guard import Volumes
+from providers.errors import Transient
+from providers.plugin import properties as wire
+from tests.plugin.servicer_rig import Aborted, call, new_servicer, struct
+
+URN = "urn:pulumi:s::gpus::gpu:index:Volume::data"
+INPUTS = {
+    "world": "rehearsal",
+    "owner": "0123456789ab",
+    "volume": "data",
+    "provider": "gcp",
+    "place": "us-central1-a",
+    "size_gib": 200,
+    "type": "pd-balanced",
+    "settings": {},
+}
+PRICED = "data: 200 GiB pd-balanced at gcp us-central1-a, $20.00/month"
+
+
+def made(servicer, **changes):
+    return call(servicer, "Create", urn=URN, properties=struct({**INPUTS, **changes}))
+
+
+def deleted(servicer, there, **changes):
+    old = struct({**INPUTS, **changes})
+    call(servicer, "Delete", urn=URN, id=there.id, properties=there.properties, old_inputs=old)
+
+
+def read(servicer, there, **changes):
+    return call(
+        servicer,
+        "Read",
+        urn=URN,
+        id=there.id,
+        properties=there.properties,
+        inputs=struct({**INPUTS, **changes}),
+    )
+
+
+def test_a_preview_makes_nothing_and_shows_the_price(servicer) -> None:
+    checked = call(servicer, "Check", urn=URN, news=struct({**INPUTS, "type": None}))
+    assert not checked.failures
+    assert wire.decode(checked.inputs).values["type"] == "pd-balanced"
+    shown = call(servicer, "Create", urn=URN, properties=struct(INPUTS), preview=True)
+    found = wire.decode(shown.properties)
+    assert found.unknown == {"native_id"} and found.values["price_usd_per_month"] == 20
+    assert PRICED in servicer.lines[-1][2]
+    bad = call(servicer, "Check", urn=URN, news=struct({**INPUTS, "size_gib": 1}))
+    assert [failure.property for failure in bad.failures] == ["size_gib"]
+
+
+def test_a_deletion_keeps_the_disk_unless_its_data_may_go(servicer) -> None:
+    there = made(servicer)
+    assert there.id.startswith("rehearsal/gcp/projects/rehearsal/zones/us-central1-a/disks/")
+    deleted(servicer, there)
+    severity, urn, said = servicer.lines[-1]
+    assert (severity, urn) == ("warning", URN) and f"kept, and billed on: {PRICED}" in said
+    assert read(servicer, there).id == there.id
+    deleted(servicer, there, delete_data=True)
+    assert read(servicer, there).id == ""
+
+
+def test_an_edit_grows_it_and_one_that_would_lose_data_is_refused(servicer) -> None:
+    there = made(servicer)
+
+    def diffed(**changes):
+        old, new = struct(INPUTS), struct({**INPUTS, **changes})
+        return call(
+            servicer, "Diff", urn=URN, id=there.id, old_inputs=old, news=new, olds=there.properties
+        )
+
+    assert not diffed().diffs
+    assert list(diffed(size_gib=300).diffs) == ["size_gib"] and not diffed(size_gib=300).replaces
+    for change in ({"size_gib": 100}, {"place": "us-central1-b"}, {"type": "pd-ssd"}):
+        with pytest.raises(Aborted):
+            diffed(**change)
+    after = call(
+        servicer,
+        "Update",
+        urn=URN,
+        id=there.id,
+        old_inputs=struct(INPUTS),
+        news=struct({**INPUTS, "size_gib": 300}),
+        olds=there.properties,
+    )
+    assert wire.decode(after.properties).values["price_usd_per_month"] == 30
+
+
+def test_a_cloud_that_does_not_answer_takes_no_volume_out_of_the_state(
+    servicer, monkeypatch
+) -> None:
+    there = made(servicer)
+
+    def silent(_self, _handle):
+        raise Transient("no answer", provider="gcp")
+
+    monkeypatch.setattr(Volumes, "look", silent)
+    seen = read(servicer, there)
+    assert (seen.id, seen.properties) == (there.id, there.properties)
+    assert "kept as it was" in servicer.lines[-1][2]
+
+
+def test_an_import_takes_a_disk_over_by_its_native_id(servicer) -> None:
+    """Another owner's, as a lost state leaves it: the inputs declare exactly what is there."""
+    there = made(servicer)
+    other = new_servicer()
+    found = call(other, "Read", urn=URN, id=there.id)
+    values = wire.decode(found.inputs).values
+    assert {**INPUTS, **values} == INPUTS | {"owner": "0123456789ab"}
+    mine = struct({**values, "owner": "ba9876543210", "settings": {}})
+    after = call(
+        other,
+        "Update",
+        urn=URN,
+        id=there.id,
+        old_inputs=found.inputs,
+        news=mine,
+        olds=found.properties,
+    )
+    assert wire.decode(after.properties).values["owner"] == "ba9876543210"
+    with pytest.raises(Aborted, match="no volume's id"):
+        call(other, "Read", urn=URN, id="projects/p/zones/z/disks/d")
