@@ -51,16 +51,21 @@ def _sold(
     name: str, provider: str, raw: Mapping[str, Any], sales: VolumeSales
 ) -> tuple[VolumeSpec, list[Problem]]:
     """The volume as that provider sells it, and what is wrong with it there."""
+    long = (
+        [Problem("", f"a name of at most {sales.name_most} characters at {provider}", repr(name))]
+        if len(name) > sales.name_most
+        else []
+    )
     place, size, kind = raw.get("place"), raw.get("size_gib"), raw.get("type")
     if not sales.types:
         todo = "leave it out"
         found = f"a volume of {provider} has none"
-        return VolumeSpec(name, provider), [
+        return VolumeSpec(name, provider), long + [
             Problem(field, f"nothing: {found}", repr(raw[field]), todo)
             for field in ("place", "size_gib", "type")
             if raw.get(field) is not None
         ]
-    problems = _place(provider, place)
+    problems = long + _place(provider, place)
     limits = {each: (least, most) for each, least, most in sales.types}
     kind = next(iter(limits)) if kind is None else kind
     if not isinstance(kind, str) or kind not in limits:

@@ -83,6 +83,8 @@ class VolumeSales(NamedTuple):
     types: tuple[tuple[str, int, int], ...] = ()
     shared: frozenset[str] = frozenset()
     attaches: Callable[[str, str], str] | None = None
+    name_most: int = 40
+    """How long a volume's name may be."""
 
 
 def stack_id(project: str, stack: str) -> str:

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 class GpuVolume(pulumi.CustomResource):
-    """A Google disk or an EBS volume. A cluster mounts it by `workload={"volumes": {NAME: PATH}}`
-    and `volumes=[it]`.
+    """A Google disk, an EBS volume or a Modal volume. A cluster mounts it by
+    `workload={"volumes": {NAME: PATH}}` and `volumes=[it]`.
 
-    `place` is a zone, `type` the provider's own name. Removing it leaves the volume and its data;
-    only after an `up` with `delete_data=True` does removing it delete both.
+    `place` is a zone, `type` the provider's own name; Modal's have neither, nor a size. Removing it
+    leaves the volume and its data; only after an `up` with `delete_data=True` does removing it
+    delete both.
     """
 
     native_id: pulumi.Output[str]

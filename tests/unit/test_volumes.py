@@ -54,6 +54,20 @@ def test_a_volume_has_a_provider_a_zone_with_gpus_and_a_size_of_its_type() -> No
     assert "gpus:volumes: wanted volumes by name" in str(volume_spec.declared([1])[1][0])
 
 
+def test_a_volume_of_modal_has_neither_size_nor_place() -> None:
+    """It costs by what is stored, and only Modal's machines mount it."""
+    assert volume_spec.declared({"data": {"provider": "modal"}})[1] == []
+    said = wrong(provider="modal")
+    assert "data.place: wanted nothing" in said and "data.size_gib: wanted nothing" in said
+    (problem,) = volume_spec.declared({"d" * 34: {"provider": "modal"}})[1]
+    assert "at most 33 characters" in str(problem)
+    assert told({"volume": "data", "provider": "modal"}).startswith(
+        "data: at modal, $0.09 a GiB and month of what is stored beyond 1,024 GiB"
+    )
+    made = plan(declared(volume={"provider": "modal"}).ask(), use_journal=False)
+    assert {each.provider for each in made.candidates} == {"modal"}
+
+
 def test_a_price_has_a_source_and_where_none_is_known_it_is_not_zero() -> None:
     disk = VolumeSpec("a", "gcp", "us-central1-a", 500, "pd-balanced", "us-central1")
     assert prices.words(disk).startswith("$50.00/month (as of 2025-03-06, ")

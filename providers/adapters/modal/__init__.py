@@ -11,6 +11,7 @@ from providers.adapters.modal.regions import REGIONS
 from providers.errors import NotConfigured
 from providers.model.capability import Capabilities
 from providers.model.host import Host
+from providers.model.volume import VolumeSales
 from providers.model.worlds import LIVE
 
 if TYPE_CHECKING:
@@ -244,5 +245,6 @@ MANIFEST = Manifest(
     pricing=Pricing(notes=notes_for, priced=priced, in_regions=in_regions),
     limits=Limits(fits=fits, upgrade=upgrade, host=host_of, lasts_s=lasts_s),
     console=Console(proxy=PROXY, program=program, shell=shell, port=port),
+    storage=VolumeSales(name_most=33),
     programs=Programs(runs=runs, options=("command",)),
 )

@@ -12,12 +12,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from providers.adapters.base import ConsoleLog, OwnAccount
+from providers.adapters.base import ConsoleLog, HasVolumes, OwnAccount
 from providers.adapters.modal import deployment, gpu, request
 from providers.adapters.modal.apps import Apps
 from providers.adapters.modal.errors import RESULTS, not_started
 from providers.adapters.modal.functions import Functions, is_app
 from providers.adapters.modal.gpu import PROVIDER
+from providers.adapters.modal.volumes import ModalVolumes
 from providers.errors import (
     CloudError,
     HalfMade,
@@ -55,7 +56,7 @@ server may still be at it.
 SANDBOX, APP, DEADLINE, GIVING_UP = "sandbox", "app", "deadline", "giving-up"
 
 
-class Modal(ConsoleLog, OwnAccount):
+class Modal(ConsoleLog, OwnAccount, HasVolumes):
     """The adapter, in one world. `now` is that world's clock.
 
     `untouched` tells of a rehearsal in which nothing was ever ordered: to look for machines there
@@ -73,7 +74,7 @@ class Modal(ConsoleLog, OwnAccount):
         self.client = client
         self.now = now
         self._untouched = untouched
-        self.functions = Functions(Apps(client), now)
+        self.functions = Functions(Apps(client), now, self.volumes)
         self._lock = threading.Lock()
         self._lost: dict[str, float] = {}
         self._made: dict[str, dict[str, str]] = {}
@@ -99,6 +100,10 @@ class Modal(ConsoleLog, OwnAccount):
         """
         profile = {"profile": self.client.token.profile} if self.client.token.profile else {}
         return {"app": self.client.app_name, "environment": self.client.environment, **profile}
+
+    @property
+    def volumes(self) -> ModalVolumes:
+        return ModalVolumes(self.client, self._untouched)
 
     def offers(self) -> Sequence[Offer] | None:
         # Modal publishes one price list for everybody; the bundled catalog holds it with its date.
@@ -138,6 +143,7 @@ class Modal(ConsoleLog, OwnAccount):
     # Ordering
 
     def submit(self, order: Order) -> Ticket:
+        order = self.volumes.ordered(order)
         if order.candidates[0].kind != "machine":
             return self.functions.submit(order)
         wanted = request.compile_order(order)
@@ -145,8 +151,9 @@ class Modal(ConsoleLog, OwnAccount):
         app = self.client.app_id(create=True)
         secrets = self.client.secret_ids(wanted.secrets)
         mounts = self.client.bucket_mounts(wanted.mounts)
+        volumes = self.volumes.mounts(order.setup.volumes)
         try:
-            sandbox = self.client.create(app, image, wanted, order.token, secrets, mounts)
+            sandbox = self.client.create(app, image, wanted, order.token, secrets, mounts, volumes)
         except OutcomeUnknown:
             with self._lock:
                 self._lost[order.token] = self.now()

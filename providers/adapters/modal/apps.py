@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.client import Client
     from providers.adapters.modal.deployment import Deployment
+    from providers.model.volume import VolumeMount
 
 DEPLOY_S = 120.0
 """Real seconds for one deployment; its image was built before."""
@@ -315,6 +316,7 @@ def define(made: Deployment, client: Any, *, warm: bool = False) -> Any:
         ],
         "volumes": {
             **{path: modal.Volume.from_name(name, **environment) for path, name in chosen.volumes},
+            **{each.path: _mounted(modal, each, environment) for each in made.volumes},
             **{
                 mount.path: modal.CloudBucketMount(
                     mount.bucket,
@@ -392,6 +394,11 @@ def service(command: Sequence[str]) -> Callable[[], None]:
         subprocess.Popen(words)
 
     return serve
+
+
+def _mounted(modal: Any, mount: VolumeMount, environment: dict[str, Any]) -> Any:
+    volume = modal.Volume.from_name(mount.id, **environment)
+    return volume if mount.writable else volume.read_only()
 
 
 def _facets(info: Any, scale: Any) -> dict[str, str]:

@@ -288,6 +288,7 @@ class Client:
         token: str,
         secret_ids: Sequence[str] = (),
         mounts: Sequence[Any] = (),
+        volumes: Sequence[Any] = (),
     ) -> str:
         """The new sandbox's id, queued for a container. Sent once, never again; the order's token
         is its idempotency key.
@@ -295,7 +296,7 @@ class Client:
         api = protocol()
         message = api.SandboxCreateRequest(
             app_id=app_id,
-            definition=definition(image_id, request, secret_ids, mounts),
+            definition=definition(image_id, request, secret_ids, mounts, volumes),
             tags=[
                 api.SandboxTag(tag_name=key, tag_value=value) for key, value in request.tags.items()
             ],
@@ -417,7 +418,11 @@ def image_of(options: Options, registry: str, environment: Mapping[str, Any]) ->
 
 
 def definition(
-    image_id: str, request: Request, secret_ids: Sequence[str] = (), mounts: Sequence[Any] = ()
+    image_id: str,
+    request: Request,
+    secret_ids: Sequence[str] = (),
+    mounts: Sequence[Any] = (),
+    volumes: Sequence[Any] = (),
 ) -> Any:
     """The request as Modal's message. Fields that `Sandbox.create` sets to their defaults stand
     here as well.
@@ -441,6 +446,7 @@ def definition(
         name=request.name,
         secret_ids=secret_ids,
         cloud_bucket_mounts=mounts,
+        volume_mounts=volumes,
     )
     if request.regions:
         message.scheduler_placement.CopyFrom(api.SchedulerPlacement(regions=request.regions))

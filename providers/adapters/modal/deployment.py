@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from providers.model.machine import Order, Setup
     from providers.model.offer import Candidate, Offer
+    from providers.model.volume import VolumeMount
 
 JOB, SERVICE = "job", "service"
 FUNCTION = {JOB: "run", SERVICE: "serve"}
@@ -64,6 +65,7 @@ class Deployment(NamedTuple):
     secrets: tuple[tuple[str, str], ...] = ()
     """(variable, the Modal secret that holds it), besides the whole secrets of the options."""
     mounts: tuple[BucketMount, ...] = ()
+    volumes: tuple[VolumeMount, ...] = ()
     registry: str = ""
     """The Modal secret with which the image is pulled; empty for none."""
 
@@ -137,6 +139,7 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
         registry=dict(referred(setup.secrets)).get(REGISTRY_PASSWORD, ""),
         regions=request.asked(tags.get(request.PLACE, "")),
         mounts=bucket_mounts(setup),
+        volumes=setup.volumes,
     )
     if kind == SERVICE:
         made = made._replace(public=setup.expose == "public")
@@ -148,6 +151,7 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
         made.public,
         *([list(made.secrets)] if made.secrets else []),
         *([list(made.mounts)] if made.mounts else []),
+        *([[each._replace(id="") for each in made.volumes]] if made.volumes else []),
         *([{"registry": made.registry}] if made.registry else []),
         *made.regions,
     ]
@@ -206,7 +210,7 @@ def facets(made: Deployment) -> dict[str, str]:
         "window": str(chosen.scaledown_window_s),
         "inputs": str(chosen.max_inputs),
         "access": "public" if made.public else "token",
-        "volumes": str(len(chosen.volumes)),
+        "volumes": str(len(chosen.volumes) + len(made.volumes)),
         "secrets": str(len(chosen.secrets) + len(made.secrets)),
     }
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.apps import Apps
     from providers.adapters.modal.deployment import Deployment
+    from providers.adapters.modal.volumes import ModalVolumes
     from providers.model.machine import Order
     from providers.model.offer import Candidate
 
@@ -55,8 +56,9 @@ def is_app(handle: Handle) -> bool:
 class Functions:
     """Jobs and services in one world. `now` is that world's clock."""
 
-    def __init__(self, apps: Apps, now: Callable[[], float]) -> None:
+    def __init__(self, apps: Apps, now: Callable[[], float], volumes: ModalVolumes) -> None:
         self.apps = apps
+        self.volumes = volumes
         self.now = now
         self._lock = threading.Lock()
         self._lost: dict[str, float] = {}
@@ -365,6 +367,7 @@ class Functions:
             own = {key: value for key, value in tags.items() if key.startswith(request.OWN_PREFIX)}
             tags = {**{str(key): str(value) for key, value in labels.items()}, **own}
         if isinstance(setup, Setup):
+            setup = self.volumes.named(tags.get(request.OWNER, ""), setup)
             made = deployments.compiled(
                 {**tags, request.FINGERPRINT: str(change.get("fingerprint", ""))}, setup
             )

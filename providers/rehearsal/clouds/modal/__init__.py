@@ -113,7 +113,9 @@ def _free_port() -> int:
 
 def untouched(store: Store) -> bool:
     """True while nothing was ever ordered and no failure is planned. A few reads of the store."""
-    return not (store.has_rows("modal_app", "modal_sandbox") or store.faults(PROVIDER))
+    return not (
+        store.has_rows("modal_app", "modal_sandbox", "modal_volume") or store.faults(PROVIDER)
+    )
 
 
 CLOUD = Cloud(start, "", untouched)

@@ -26,6 +26,7 @@ from providers.rehearsal.clouds.modal.gpus import (
     machine_type,
 )
 from providers.rehearsal.clouds.modal.state import new_id
+from providers.rehearsal.clouds.modal.volumes import Volumes
 
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.modal.state import State
@@ -45,6 +46,7 @@ class FunctionService:
     def __init__(self, state: State) -> None:
         self.state = state
         self.deployed = Deployed(state)
+        self.volumes = Volumes(state.store)
 
     # Apps
 
@@ -190,10 +192,45 @@ class FunctionService:
         )
 
     async def VolumeGetOrCreate(self, request: Any) -> Any:
-        metadata = api.VolumeMetadata(name=request.deployment_name)
-        return api.VolumeGetOrCreateResponse(
-            volume_id=f"vo-{request.deployment_name}", metadata=metadata
+        """One that was made here; else any name that a function mounts is there, as its secrets
+        are.
+        """
+        name = request.deployment_name
+        found = self.volumes.named(name, request.environment_name)
+        if request.object_creation_type == api.OBJECT_CREATION_TYPE_CREATE_FAIL_IF_EXISTS:
+            if found:
+                raise GRPCError(Status.ALREADY_EXISTS, f"Volume {name!r} already exists")
+            found = self.volumes.add(name, request.environment_name)
+        metadata = api.VolumeMetadata(name=name)
+        return api.VolumeGetOrCreateResponse(volume_id=found or f"vo-{name}", metadata=metadata)
+
+    async def VolumeGetById(self, request: Any) -> Any:
+        metadata = api.VolumeMetadata(name=self._volume(request.volume_id))
+        return api.VolumeGetByIdResponse(volume_id=request.volume_id, metadata=metadata)
+
+    async def VolumeList(self, request: Any) -> Any:
+        return api.VolumeListResponse(
+            items=[
+                api.VolumeListItem(label=name, volume_id=volume, created_at=created)
+                for volume, name, created in self.volumes.listed(request.environment_name)
+            ]
         )
+
+    async def VolumeRename(self, request: Any) -> Any:
+        self._volume(request.volume_id)
+        self.volumes.rename(request.volume_id, request.name)
+        return empty_pb2.Empty()
+
+    async def VolumeDelete(self, request: Any) -> Any:
+        self._volume(request.volume_id)
+        self.volumes.delete(request.volume_id)
+        return empty_pb2.Empty()
+
+    def _volume(self, volume: str) -> str:
+        name = self.volumes.name(volume)
+        if not name:
+            raise GRPCError(Status.NOT_FOUND, f"Volume {volume!r} not found")
+        return name
 
     # Functions
 

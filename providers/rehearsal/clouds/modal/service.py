@@ -58,6 +58,7 @@ CHANGING = frozenset(
             "FunctionCreate",
         ),
         *("FunctionMap", "FunctionCallCancel", "FunctionUpdateSchedulingParams"),
+        *("VolumeRename", "VolumeDelete"),
     }
 )
 KEYED = frozenset({"SandboxCreate", "AppCreate", "FunctionMap"})
@@ -305,7 +306,11 @@ async def serve_call(
     changing = (
         method in CHANGING
         or known is None
-        or getattr(request, "object_creation_type", 0) == api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING
+        or getattr(request, "object_creation_type", 0)
+        in (
+            api.OBJECT_CREATION_TYPE_CREATE_IF_MISSING,
+            api.OBJECT_CREATION_TYPE_CREATE_FAIL_IF_EXISTS,
+        )
     )
     verb = "POST" if changing else "GET"
     if known is None:
