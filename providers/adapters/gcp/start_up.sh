@@ -79,6 +79,8 @@ run_container() {
     # By name: docker takes the values from its own environment, so that they stand on no command
     # line.
     options=()
+    [ ! -d /dev/infiniband ] || options=(--device /dev/infiniband --ulimit memlock=-1)
+    [ ! -d /usr/local/gib ] || options+=(-v /usr/local/gib:/usr/local/gib:ro)
     for name in ${secret_names[@]+"${secret_names[@]}"}; do options+=(-e "$name"); done
     # shellcheck source=/dev/null
     if [ -n "$secrets" ]; then set -a; . "$secrets_file"; set +a; fi

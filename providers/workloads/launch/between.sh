@@ -100,14 +100,17 @@ PidFile $between/pid
 LogLevel ERROR
 ForceCommand $between/enter
 CONFIG
+  # shellcheck disable=SC2016 # expanded where the login lands
+  lead='PATH="$GPUS_ROOT/bin:$PATH"; '
   if [ -n "$image" ]; then
+    lead=$fabric_line$lead
     line="exec $(command -v docker) exec -i gpus-${process_names[0]} $entrypoint -c"
   else
     line=". $between/env || exit; exec bash -c"
   fi
   # shellcheck disable=SC2016 # expanded where the login lands
-  printf '#!/bin/bash\n%s %s"${SSH_ORIGINAL_COMMAND:-exec sh -i}"\n' \
-    "$line" "'PATH=\"\$GPUS_ROOT/bin:\$PATH\"; '" >"$between/enter"
+  printf '#!/bin/bash\n%s %q"${SSH_ORIGINAL_COMMAND:-exec sh -i}"\n' "$line" "$lead" \
+    >"$between/enter"
   chmod 700 "$between/enter"
 }
 

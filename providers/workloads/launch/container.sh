@@ -98,6 +98,8 @@ set_caches() {
 container() {
   gpus_command=(docker run "$2" --init --name "$1" --gpus all --network host --ipc host)
   gpus_command+=(-v "$GPUS_ROOT:$GPUS_ROOT" ${workdir+-w "$PWD"})
+  # shellcheck disable=SC2154 # of join.sh, where there is one
+  gpus_command+=(${fabric_options[@]+"${fabric_options[@]}"})
   for path in ${file_paths[@]+"${file_paths[@]}"}; do
     path=$(there "$path")
     gpus_command+=(-v "$path:$path" -w "$PWD")

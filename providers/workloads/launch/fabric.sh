@@ -6,9 +6,9 @@
 use_fabric() {
   fabric_path="" gib=/usr/local/gib
   [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ] || return 0
-  for folder in /opt/amazon/ofi-nccl/lib /opt/amazon/ofi-nccl/lib/*-linux-gnu \
+  for place in /opt/amazon/ofi-nccl/lib /opt/amazon/ofi-nccl/lib/*-linux-gnu \
     /opt/amazon/efa/lib; do
-    [ ! -d "$folder" ] || fabric_path="$fabric_path${fabric_path:+:}$folder"
+    [ ! -d "$place" ] || fabric_path="$fabric_path${fabric_path:+:}$place"
   done
   if [ -r "$gib/scripts/set_nccl_env.sh" ]; then
     fabric_path=$gib/lib64

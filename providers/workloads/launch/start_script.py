@@ -59,6 +59,7 @@ _STEPS = {
     "rsync": "install_rsync",
     "container": "prepare_docker",
     "proxy": "begin_proxy",
+    "join": "join_fabric",
     "peers": "wait_for_peers",
     "token": "wait_for_token",
     "mounts": "mount_buckets",
@@ -174,6 +175,8 @@ def script(
     if nodes:
         parts.append("peers")
         given |= {"nodes": nodes, "wait_s": BY_LOGIN_WAIT_S}
+    if program.nodes > 1 and not inside:
+        parts += ["fabric", "join"]
     if program.token_env:
         parts.append("token")
         given |= {"token_name": program.token_env, "wait_s": BY_LOGIN_WAIT_S}
