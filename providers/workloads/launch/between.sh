@@ -103,7 +103,7 @@ CONFIG
   # shellcheck disable=SC2016 # expanded where the login lands
   lead='PATH="$GPUS_ROOT/bin:$PATH"; '
   if [ -n "$image" ]; then
-    lead=$fabric_line$lead
+    lead=${fabric_line-}$lead
     line="exec $(command -v docker) exec -i gpus-${process_names[0]} $entrypoint -c"
   else
     line=". $between/env || exit; exec bash -c"
