@@ -173,10 +173,8 @@ def script(
             "volume_modes": ["rw" if volume.writable else "ro" for volume in volumes],
         }
     if nodes:
-        parts.append("peers")
+        parts += ["peers"] if inside else ["peers", "fabric", "join"]
         given |= {"nodes": nodes, "wait_s": BY_LOGIN_WAIT_S}
-    if program.nodes > 1 and not inside:
-        parts += ["fabric", "join"]
     if program.token_env:
         parts.append("token")
         given |= {"token_name": program.token_env, "wait_s": BY_LOGIN_WAIT_S}
