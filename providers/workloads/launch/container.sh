@@ -116,6 +116,7 @@ container() {
 run_in_container() {
   container "gpus-${process_names[$1]}" --rm
   for pair in ${own[@]+"${own[@]}"}; do gpus_command+=(-e "${pair%%=*}"); done
+  set -- "$1" "${fabric_line-}$2"
   # The image's own ENTRYPOINT would take the line for its arguments.
   gpus_command+=(--env-file "$GPUS_ROOT/container.env" --entrypoint "$entrypoint" "$image" -c "$2")
   docker rm -f "gpus-${process_names[$1]}" >/dev/null 2>&1

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The part of start.sh for several machines that a fast network joins: NCCL finds its plugin, and
 # may use the devices and pin memory, in containers too. Nothing where there is no such network.
+: "${image?}"
 
 join_fabric() {
   # shellcheck disable=SC2034 # read by container.sh
@@ -11,6 +12,10 @@ join_fabric() {
   fabric_options=(--device /dev/infiniband --ulimit memlock=-1)
   [ ! -d /etc/libibverbs.d ] || fabric_options+=(-v /etc/libibverbs.d:/etc/libibverbs.d:ro)
   [ -n "$fabric_path" ] || return 0
+  if [ -z "$image" ]; then
+    export LD_LIBRARY_PATH="$fabric_path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    return
+  fi
   carry_plugin
   # An image with a plugin of its own keeps it.
   # shellcheck disable=SC2034 # read by container.sh

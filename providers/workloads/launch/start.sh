@@ -106,11 +106,8 @@ start() (
   for entry in ${process_env[@]+"${process_env[@]}"}; do
     [ "${entry%% *}" != "$1" ] || own+=("${entry#* }")
   done
-  if [ -z "$image" ] && [ -n "${fabric_path-}" ]; then
-    export LD_LIBRARY_PATH="$fabric_path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-  fi
   if [ -n "$image" ]; then
-    run_in_container "$1" "${fabric_line-}$line"
+    run_in_container "$1" "$line"
   elif [ -n "$by_ssh" ]; then
     keep_env ${own[@]+"${own[@]}"}
   fi
