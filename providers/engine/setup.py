@@ -58,6 +58,7 @@ def start(
     """
     if ask.workload is None or ask.by_login:
         return None
+    from providers.workloads.launch import proxy
     from providers.workloads.launch.compile import program
     from providers.workloads.launch.start_script import script
 
@@ -74,7 +75,7 @@ def start(
         override=entry.override,
         expose=asks,
         listen=listen,
-        replicas=entry.replicas and not own,
+        proxy_port=proxy.port(tls=ask.tls) if entry.replicas and not own else 0,
     )
     if manifest is not None and manifest.programs.runs is not None:
         watched = ask.kind not in manifest.capabilities.kinds or ask.kind == "machine"

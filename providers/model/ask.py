@@ -129,6 +129,8 @@ class Ask(NamedTuple):
     """What runs is started by login once the machine is ready, not by the machine itself at its
     boot.
     """
+    tls: bool = False
+    """The proxy of its replicas has a certificate."""
     image: str = ""
     """The container image that runs there, where a market is listed for an ask."""
 

@@ -189,6 +189,8 @@ class Setup(NamedTuple):
     """The registry that its machines sign in to as themselves; empty for none."""
     apart: bool = False
     """Several machines work each for itself, and need no fast links among them."""
+    domain: str = ""
+    """The name by which callers know a service, whose certificate its machines have."""
     workdir: str = ""
     """The digest of the folder that its machines are sent; nothing where none is declared."""
     gated: bool = False

@@ -26,6 +26,11 @@ REGISTRY_PASSWORD = "GPUS_REGISTRY_PASSWORD"  # noqa: S105 - the name of a varia
 """The name by which the password of an image's registry is fetched: no workload finds it."""
 REGISTRY_PATH = "workload.registry.password"
 """Where its references are declared."""
+TLS_CERTIFICATE, TLS_PATH = "GPUS_TLS_CERTIFICATE", "tls.certificate"
+"""The name by which a proxy's certificate is fetched, with its key, and where its references are
+declared: no workload finds it.
+"""
+_PATHS = {REGISTRY_PASSWORD: REGISTRY_PATH, TLS_CERTIFICATE: TLS_PATH}
 INSTEAD = (
     "keep it where the machine can fetch it, and name that place: secrets: {NAME: {gcp:"
     " projects/P/secrets/X, aws: ssm:/path, modal: SECRET}}"
@@ -79,14 +84,15 @@ def plain_ones(raw: Mapping[str, Any]) -> list[Plain]:
         if key != "secrets"
         for plain in _look(str(key), value, options=key == "options")
     ]
-    password: Any = raw
-    for key in REGISTRY_PATH.split("."):
-        password = password.get(key) if isinstance(password, dict) else None
-    return [
-        *found,
-        *_values("secrets", raw.get("secrets"), 0),
-        *_values(REGISTRY_PATH, password, 1),
-    ]
+    own = [plain for path in _PATHS.values() for plain in _values(path, _at(raw, path), 1)]
+    return [*found, *_values("secrets", raw.get("secrets"), 0), *own]
+
+
+def _at(raw: Any, path: str) -> Any:
+    """What stands at this path; None where nothing does."""
+    for key in path.split("."):
+        raw = raw.get(key) if isinstance(raw, dict) else None
+    return raw
 
 
 def _values(path: str, value: Any, depth: int) -> Iterator[Plain]:
@@ -234,7 +240,7 @@ def without_registry(secrets: Sequence[tuple[str, object]]) -> tuple[tuple[str, 
 
 def path_of(name: str) -> str:
     """Where the references of a secret are declared."""
-    return REGISTRY_PATH if name == REGISTRY_PASSWORD else f"secrets.{name}"
+    return _PATHS.get(name, f"secrets.{name}")
 
 
 def providers_of(secrets: Sequence[tuple[str, object]]) -> frozenset[str]:

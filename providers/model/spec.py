@@ -20,7 +20,7 @@ from providers.model import duration, foreign
 from providers.model.ask import Ask, PriceOverride
 from providers.model.machine import Setup
 from providers.model.money import micro_usd
-from providers.model.secret import REGISTRY_PASSWORD
+from providers.model.secret import REGISTRY_PASSWORD, TLS_CERTIFICATE
 from providers.model.spec_checks import check_cluster
 from providers.model.spec_choices import choices_of
 from providers.model.spec_fields import ClusterFields, Fallback, Gpu
@@ -68,6 +68,7 @@ class Cluster(ClusterFields):
             disk_gib=self.disk_gib,
             options={name: dict(section) for name, section in self.options.items()},
             ports=tuple(self.ports),
+            tls=self.tls is not None,
             workload=(
                 None
                 if self.workload is None
@@ -80,12 +81,14 @@ class Cluster(ClusterFields):
 
     @property
     def fetched(self) -> dict[str, Mapping[str, str]]:
-        """The references of all that the machines fetch: the secrets, and their registry's
-        password.
+        """The references of all that the machines fetch: the secrets, their registry's password,
+        and their proxy's certificate.
         """
         registry = None if self.workload is None else self.workload.registry
         password = registry.password if registry is not None else {}
-        return {**self.secrets, **({REGISTRY_PASSWORD: password} if password else {})}
+        certificate = self.tls.certificate if self.tls is not None else {}
+        own = {REGISTRY_PASSWORD: password, TLS_CERTIFICATE: certificate}
+        return {**self.secrets, **{name: found for name, found in own.items() if found}}
 
     def setup(self) -> Setup:
         """Everything about the machines that is no choice of place, the wiring of a managed network
@@ -117,6 +120,7 @@ class Cluster(ClusterFields):
                 else self.on_loss
             ),
             apart=self.replicas is not None,
+            domain="" if self.tls is None else self.tls.domain,
             mounts=() if work is None else work.mounts,
             volumes=() if work is None else work.volumes,
             signs_in_to=registry.host if registry is not None and not registry.username else "",

@@ -12,6 +12,9 @@ from providers.model.spec_fields import EMPTY_FALLBACK, ClusterFields, Fallback
 from providers.model.workload_checks import problems as workload_problems
 
 _NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
+_DOMAIN = re.compile(
+    r"^(?=.{4,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}\Z"
+)
 _LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
 _LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
 _PUBLIC_KEY = re.compile(
@@ -44,6 +47,7 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
     problems.extend(_workload(cluster))
     problems.extend(_expose(cluster))
     problems.extend(_replicas(cluster))
+    problems.extend(_tls(cluster))
     if cluster.ssh_key is not None and not _PUBLIC_KEY.match(cluster.ssh_key.strip()):
         found = "a private key" if "PRIVATE KEY" in cluster.ssh_key else "something else"
         problems.append(
@@ -118,6 +122,25 @@ def _replicas(cluster: ClusterFields) -> list[Problem]:
         for path, nodes in spans
         if nodes != 1
     ]
+
+
+def _tls(cluster: ClusterFields) -> list[Problem]:
+    """A certificate is for the proxy of replicas, of a name, and fetched from somewhere."""
+    if cluster.tls is None:
+        return []
+    found: list[Problem] = []
+    if cluster.replicas is None:
+        wanted = "replicas, whose proxy has the certificate"
+        found.append(Problem("tls", wanted, "none", "declare some: replicas: 1 is enough"))
+    domain = cluster.tls.domain
+    if not _DOMAIN.match(domain):
+        wanted = "a DNS name such as api.example.com"
+        found.append(Problem("tls.domain", wanted, repr(domain)[: wording.FOUND_MAX]))
+    if not cluster.tls.certificate:
+        wanted = "a reference for at least one provider"
+        todo = "as in {gcp: projects/P/secrets/X, aws: ssm:/path}"
+        found.append(Problem(secret.TLS_PATH, wanted, "none", todo))
+    return found
 
 
 def _labels(cluster: ClusterFields) -> list[Problem]:

@@ -165,6 +165,15 @@ class Workdir(Strict):
     size: WholeNumber
 
 
+class Tls(Strict):
+    """The name by which callers know a service of several replicas, and where its machines fetch
+    that name's certificate, by provider: one text with the chain and the key.
+    """
+
+    domain: str
+    certificate: Mapping[str, str]
+
+
 class ClusterFields(Strict):
     """What `Cluster` is declared by. `name` is the cluster's name; the rest is the content of a
     stack file's entry.
@@ -177,6 +186,7 @@ class ClusterFields(Strict):
     kind: Literal["machine", "job", "service"] = "machine"
     nodes: int = Field(default=1, ge=1, le=1_000, strict=True)
     replicas: int | None = Field(default=None, ge=1, le=64, strict=True)
+    tls: Tls | None = None
     fallback: tuple[str | Fallback, ...] = ()
     spot: Spot | None = None
     capacity: tuple[str, ...] | None = None
@@ -218,6 +228,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "Gpu": Gpu,
     "overrides": Override,
     "prices": Prices,
+    "tls": Tls,
     "workload": Workload,
     "workdir": Workdir,
     "services": Task,

@@ -185,11 +185,13 @@ def _bought_with(
     new: Mapping[str, Any],
     record: ClusterRecord,
 ) -> dict[str, str]:
-    """Edits of what a machine is bought with: its disk and its network."""
+    """Edits of what a machine is bought with: its disk, its network and its certificate."""
     reasons: dict[str, str] = {}
     size = new.get("disk_gib")
     if "disk_gib" in changed and not has_unknown(size) and _larger(_disk(old, record), size):
         reasons["disk_gib"] = "a larger disk needs a new machine"
+    if "tls" in changed and _certificate(old) != _certificate(new):
+        reasons["tls"] = "another certificate is fetched when a machine is made"
     if "network" in changed:
         reasons["network"] = "another network needs a new machine"
     if "network_links" in changed and _moved(old, new, record):
@@ -286,6 +288,12 @@ def _larger(old: Any, new: Any) -> bool:
 def _section(inputs: Mapping[str, Any], provider: str) -> Any:
     options = inputs.get("options")
     return options if options is UNKNOWN else (options or {}).get(provider)
+
+
+def _certificate(inputs: Mapping[str, Any]) -> Any:
+    """Where the proxy's certificate is fetched; None for none."""
+    tls = inputs.get("tls")
+    return tls.get("certificate") if isinstance(tls, dict) else tls
 
 
 def _moved(old: Mapping[str, Any], new: Mapping[str, Any], record: ClusterRecord) -> bool:

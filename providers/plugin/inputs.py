@@ -234,7 +234,9 @@ def served(spec: Cluster) -> tuple[int, ...]:
         return ()
     from providers.workloads.launch import proxy
 
-    return proxy.ports(spec.workload.record()) if spec.replicas is None else (proxy.PORT,)
+    if spec.replicas is None:
+        return proxy.ports(spec.workload.record())
+    return (proxy.port(tls=spec.tls is not None),)
 
 
 def settings_of(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -290,7 +290,8 @@ def _endpoints(record: ClusterRecord, setup: Setup | None, public: bool, led: bo
         return [
             f"{line}{separator} -L {here(port)}:localhost:{port}" for port in setup.ports if line
         ][:_LISTED_MAX]
-    scheme = "http://" if record.kind == "service" else ""
+    secured = bool(setup.domain)
+    scheme = ("https://" if secured else "http://") if record.kind == "service" else ""
     # Where ports are mapped, one that has no outside is not reachable yet.
     found = [
         f"{scheme}{host}:{mapped.get(port, port)}"
@@ -298,7 +299,8 @@ def _endpoints(record: ClusterRecord, setup: Setup | None, public: bool, led: bo
         for port in setup.ports
         if not mapped or port in mapped
     ]
-    return found[:_LISTED_MAX]
+    named = [f"https://{setup.domain}"] if found and secured else []
+    return [*named, *found][:_LISTED_MAX]
 
 
 def _packed(names: Sequence[str]) -> list[str]:

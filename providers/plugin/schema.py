@@ -154,6 +154,11 @@ SPEC_INPUTS: dict[str, Any] = {
     "replicas": _described(
         _INTEGER, "Of a service: so many machines that each serve alone, behind a proxy."
     ),
+    "tls": _described(
+        _ANY,
+        "`{domain, certificate: {PROVIDER: REFERENCE}}`: the proxy of the replicas answers by"
+        " HTTPS, with a certificate that the machines fetch.",
+    ),
     "on_loss": _described(
         _STRING,
         "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several"

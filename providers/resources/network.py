@@ -79,9 +79,9 @@ def _served(spec: Mapping[str, Any]) -> tuple[int, ...]:
     if not isinstance(workload, dict):
         return ()
     if spec.get("replicas") is not None:
-        from providers.workloads.launch.proxy import PORT
+        from providers.workloads.launch import proxy
 
-        return (PORT,)
+        return (proxy.port(tls=spec.get("tls") is not None),)
     from providers.workloads.launch.recipes import listens
 
     tasks = [task for task in workload.get("services") or (workload,) if isinstance(task, dict)]

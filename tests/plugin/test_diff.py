@@ -268,6 +268,7 @@ def test_every_input_has_a_row() -> None:
         "accept_suspect_prices",
         "accept",
         "replicas",
+        "tls",
     }
     assert tried == set(CLUSTER_INPUTS)
 

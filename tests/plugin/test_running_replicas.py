@@ -27,6 +27,8 @@ class Handler(BaseHTTPRequestHandler):
         allowed = self.path == "/health" or self.headers.get("Authorization") == known
         self.send_response(200 if allowed else 401)
         self.end_headers()
+        if self.path == "/health":
+            return
         self.wfile.write(socket.gethostname().encode() + b"\\n")
         if self.path == "/stream" and allowed:
             self.wfile.flush()

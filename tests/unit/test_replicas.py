@@ -12,6 +12,7 @@ from providers.engine import validate
 from providers.errors import SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import Process, Program
+from providers.plugin.inputs import served
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.start_script import script
 
@@ -21,6 +22,9 @@ SERVED = {
     "replicas": 3,
     "workload": {"launcher": "vllm", "model": "meta-llama/Llama-3.1-8B", "dtype": "fp8"},
 }
+
+
+TLS = {"domain": "api.example.com", "certificate": {"gcp": "projects/p/secrets/x"}}
 
 
 def refused(**changes):
@@ -42,7 +46,7 @@ def test_each_replica_is_a_machine_that_runs_the_whole_service() -> None:
     assert (entry.nodes, entry.span, spec.nodes) == (3, 1, 1)
     work = spec.ask().workload
     assert work is not None
-    made = program(work, "service", "L4", 1, entry.span, replicas=True)
+    made = program(work, "service", "L4", 1, entry.span, proxy_port=80)
     assert "--host 0.0.0.0 --port 8000" in made.processes[0].line
     assert (made.nodes, made.rendezvous, made.port) == (1, False, 80)
     alone = program(work, "service", "L4", 1)
@@ -76,6 +80,14 @@ def test_a_lost_replica_is_replaced_alone_unless_it_is_only_reported() -> None:
             "workload.port",
             "another port than 80",
         ),
+        ({"replicas": None, "tls": TLS}, "tls", "replicas: 1 is enough"),
+        ({"tls": {**TLS, "domain": "10.0.0.1"}}, "tls.domain", "api.example.com"),
+        ({"tls": {**TLS, "certificate": {}}}, "tls.certificate", "at least one provider"),
+        (
+            {"tls": {**TLS, "certificate": {"gcp": "no reference"}}},
+            "tls.certificate.gcp",
+            "something else, of 12 characters",
+        ),
         (
             {
                 "workload": {
@@ -89,11 +101,23 @@ def test_a_lost_replica_is_replaced_alone_unless_it_is_only_reported() -> None:
             "found 8000, 8001",
         ),
     ],
-    ids=["machine", "nodes", "fallback", "modal", "clore", "own", "port-80", "two-ports"],
+    ids=(
+        "machine nodes fallback modal clore own port-80 no-replicas domain no-reference reference"
+        " two-ports"
+    ).split(),
 )
 def test_what_no_proxy_can_stand_before_is_refused(changes, path, said) -> None:
     found = refused(**changes)
     assert [path] == [each for each, _ in found] and said in found[0][1]
+
+
+def test_a_certificate_is_fetched_by_the_machines_and_changes_the_port() -> None:
+    spec = read_cluster("web", {**SERVED, "tls": TLS})
+    assert spec.setup().domain == "api.example.com"
+    assert dict(spec.setup().secrets) == {
+        "GPUS_TLS_CERTIFICATE": (("gcp", "projects/p/secrets/x"),)
+    }
+    assert served(spec) == (443,) and spec.ask().tls
 
 
 def test_a_place_that_takes_no_proxy_is_refused_in_the_plan() -> None:
@@ -122,13 +146,17 @@ def test_machines_that_work_apart_get_a_public_address_at_ec2() -> None:
 @pytest.mark.parametrize("peers", [(), ("10.0.0.1", "10.0.0.2", "10.0.0.3")])
 def test_haproxy_takes_the_settings(tmp_path, peers) -> None:
     """Before the engine has told of others, a proxy passes requests to its own machine alone."""
-    served = Process("main", "serve", (), 8000, "/health")
-    text = script(Program("service", (served,), proxy_port=18_080))
+    process = Process("main", "serve", (), 8000, "/health")
+    text = script(Program("service", (process,), proxy_port=18_080))
     # Everything up to where the script itself begins.
     parts = text.partition('if [ "$(cat "$root/$digest.done"')[0].replace("mkdir -p", ": ")
     (tmp_path / "peers").write_text("".join(f"{peer}\n" for peer in peers))
     done = subprocess.run(
-        ["bash", "-c", f"export GPUS_ROOT={tmp_path}\n{parts}\nproxy_settings"],
+        [
+            "bash",
+            "-c",
+            f"export GPUS_ROOT={tmp_path}\n{parts}\nproxy_address='bind :80'; proxy_settings",
+        ],
         capture_output=True,
         text=True,
         check=True,

@@ -37,7 +37,7 @@ def _unmeasured(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
 def _in_clear(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
     """A machine's service answers by plain HTTP; a provider with a door of its own, by HTTPS."""
     from providers.model.workload import here
-    from providers.workloads.launch.proxy import PORT
+    from providers.workloads.launch import proxy
     from providers.workloads.launch.recipes import listens
 
     if (
@@ -45,10 +45,11 @@ def _in_clear(ask: Ask, setup: Setup, able: Capabilities) -> list[str]:
         or ask.kind != "service"
         or ask.kind in able.kinds
         or ask.workload is None
+        or ask.tls
     ):
         return []
     task = ask.workload.tasks[0]
-    port = PORT if ask.replicated else listens(task.launcher, task.port)
+    port = proxy.HTTP if ask.replicated else listens(task.launcher, task.port)
     local = here(port)
     carried = str(port) if local == port else f"{local}:{port}"
     found = f"the token travels in clear: http://ADDRESS:{port} has no TLS"

@@ -38,19 +38,19 @@ def program(
     override: Override | None = None,
     expose: str = "private",
     listen: str = "",
-    replicas: bool = False,
+    proxy_port: int = 0,
 ) -> Program:
     """What is started on so many of this GPU. `listen` is the address where a provider demands one;
-    with `replicas` a proxy stands before it on each machine. Raises SpecError where a recipe can't
+    at `proxy_port` a proxy stands before it on each machine. Raises SpecError where a recipe can't
     do it.
     """
     problems = check(workload, nodes, expose)
-    if replicas:
+    if proxy_port:
         problems += proxy.problems(workload)
     if problems:
         raise SpecError(problems)
     # The proxies on the other machines have to reach it.
-    host = listen or (HERE if expose == "private" and not replicas else ANYWHERE)
+    host = listen or (HERE if expose == "private" and not proxy_port else ANYWHERE)
     processes = tuple(
         _process(
             workload, fits.overridden(task, override), gpu_type, gpu_count, nodes, host, expose
@@ -82,7 +82,7 @@ def program(
         registry=workload.registry,
         workdir=workload.workdir,
         volumes=workload.volumes,
-        proxy_port=proxy.PORT if replicas else 0,
+        proxy_port=proxy_port,
     )
 
 

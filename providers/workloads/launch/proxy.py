@@ -13,14 +13,19 @@ from providers.workloads.launch.recipes import listens
 if TYPE_CHECKING:
     from providers.model.workload import Workload
 
-PORT = 80
-"""Where callers find it: what a browser and curl take for HTTP."""
+HTTP, HTTPS = 80, 443
+"""Where callers find it: what a browser and curl take for HTTP, and with a certificate."""
 
 
 def ports(workload: Workload) -> tuple[int, ...]:
     """The ports that the programs of a workload listen at."""
     found = (listens(task.launcher, task.port) for task in workload.tasks)
     return tuple(port for port in found if port)
+
+
+def port(*, tls: bool) -> int:
+    """Where a proxy listens, with or without a certificate."""
+    return HTTPS if tls else HTTP
 
 
 def problems(workload: Workload) -> list[Problem]:
@@ -30,7 +35,7 @@ def problems(workload: Workload) -> list[Problem]:
         texts = ", ".join(map(str, found)) or "none"
         wanted = "one port of the workload, to which a proxy passes the requests"
         return [Problem("replicas", wanted, texts, "declare a cluster for each service")]
-    if found[0] == PORT:
-        wanted = f"another port than {PORT}, at which the proxy of the replicas listens"
-        return [Problem("workload.port", wanted, str(PORT), "name another, such as 8000")]
+    if found[0] in (HTTP, HTTPS):
+        wanted = f"another port than {HTTP} and {HTTPS}, which are the proxy's of the replicas"
+        return [Problem("workload.port", wanted, str(found[0]), "name another, such as 8000")]
     return []

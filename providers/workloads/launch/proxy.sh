@@ -1,10 +1,12 @@
 #!/bin/bash
 # The part of start.sh for a service of several replicas: HAProxy on each of their machines spreads
 # the requests over all that are well. It writes down no request, so no token either.
-: "${proxy_port:?}" "${service_port:?}" "${service_health:?}"
+: "${proxy_port:?}" "${service_port:?}" "${service_health:?}" "${tls?}"
 
 begin_proxy() {
+  proxy_address="bind :$proxy_port"
   command -v haproxy >/dev/null || install_proxy
+  [ -z "$tls" ] || keep_certificate
   if ! keep_proxy; then
     say setup-failed 1 the proxy haproxy could not be started, see the log
     exit 1
@@ -18,6 +20,18 @@ install_proxy() {
     say setup-failed 1 the proxy haproxy could not be installed, see the log
     exit 1
   fi
+}
+
+# It is the proxy's alone: neither the setup lines nor the program find it.
+keep_certificate() {
+  file=/etc/haproxy/certificate.pem
+  if [ -z "${GPUS_TLS_CERTIFICATE:-}" ]; then
+    say setup-wrong 1 no certificate came to this machine: look at tls.certificate
+    exit 1
+  fi
+  (umask 077 && printf '%s\n' "$GPUS_TLS_CERTIFICATE" >"$file")
+  unset GPUS_TLS_CERTIFICATE
+  proxy_address="bind :$proxy_port ssl crt $file alpn h2,http/1.1 ssl-min-ver TLSv1.2"
 }
 
 # The engine writes the addresses of all replicas, and again when there are others.
@@ -48,7 +62,8 @@ defaults
   option redispatch 1
   retries 3
 frontend service
-  bind :$proxy_port
+  $proxy_address
+  http-request set-header X-Forwarded-Proto http${tls:+s}
   default_backend replicas
 backend replicas
   log global
@@ -70,7 +85,7 @@ keep_proxy() {
   now=$(replicas)
   [ "$now" != "${proxied:-}" ] || return 0
   file=/etc/haproxy/haproxy.cfg how=restart
-  if grep -q "^  bind :$proxy_port\$" "$file"; then how=reload-or-restart; fi
+  if grep -qxF "  $proxy_address" "$file"; then how=reload-or-restart; fi
   proxy_settings >"$file.new" && logged haproxy -c -q -f "$file.new" && mv "$file.new" "$file" &&
     logged systemctl "$how" haproxy && proxied=$now
 }

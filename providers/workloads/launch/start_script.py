@@ -19,6 +19,7 @@ from providers.model import shell
 from providers.model.volume import VOLUME_IDS
 from providers.model.workload import CONSOLE, RELEASE, ROOT
 from providers.workloads.launch.images import SHELL
+from providers.workloads.launch.proxy import HTTPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,6 +230,7 @@ def _proxy(program: Program) -> dict[str, str | int | Sequence[str]]:
     served = next(each for each in program.processes if each.port)
     return {
         "proxy_port": program.proxy_port,
+        "tls": "yes" if program.proxy_port == HTTPS else "",
         "service_port": served.port,
         "service_health": served.health or "/",
     }
