@@ -138,7 +138,7 @@ def _tls(cluster: ClusterFields) -> list[Problem]:
         found.append(Problem("tls.domain", wanted, repr(domain)[: wording.FOUND_MAX]))
     if not cluster.tls.certificate:
         wanted = "a reference for at least one provider"
-        todo = "as in {gcp: projects/P/secrets/X, aws: ssm:/path}"
+        todo = "as each of the secrets has"
         found.append(Problem(secret.TLS_PATH, wanted, "none", todo))
     return found
 
