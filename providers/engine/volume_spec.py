@@ -140,4 +140,13 @@ def _use(use: object, volume: Mapping[str, Any]) -> object:
     if not isinstance(given, dict):
         return use
     where = {key: volume[key] for key in ("provider", "place", "type") if volume.get(key)}
-    return {**given, **where}
+    return {**_default_type(where), **given, **where}
+
+
+def _default_type(where: Mapping[str, Any]) -> dict[str, str]:
+    """The type of a volume that names none; nothing where there is none, or a name is wrong."""
+    from providers.adapters import registry
+
+    manifest = registry.manifests().get(where.get("provider", ""))
+    sales = manifest.storage if manifest is not None else None
+    return {"type": sales.types[0][0]} if sales is not None and sales.types else {}

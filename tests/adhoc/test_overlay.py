@@ -239,6 +239,14 @@ def made(declared, **given):
     return overlay.overlaid(read_cluster("train", declared), arguments(**given), "live", {})
 
 
+def test_a_try_mounts_no_volume() -> None:
+    """The declared run's data is neither read nor written: its path is a plain folder."""
+    use = {"path": "/data", "provider": "gcp", "place": "us-central1-a", "type": "pd-balanced"}
+    found = made({**JOB, "nodes": 1, "workload": {**JOB["workload"], "volumes": {"data": use}}})
+    assert found.spec.workload.volumes == {}
+    assert any("/data is a plain folder: a try does not mount" in line for line in found.lines)
+
+
 def test_checkpoints_of_a_try_have_a_place_of_their_own() -> None:
     """What the declared run has saved is neither read nor written; a whole bucket has nothing
     beside it and is refused.

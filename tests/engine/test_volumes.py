@@ -173,6 +173,20 @@ def test_a_machine_has_its_volume_while_it_is_there_and_the_data_stays(rig) -> N
     assert [each.handle for each in rig.all()] == [made.handle]
 
 
+@pytest.mark.parametrize("rig", ["gcp"], indirect=True)
+def test_several_machines_read_one_disk(rig) -> None:
+    """All of them have it attached, and none can write."""
+    made = rig.create()
+    use = {"path": "/mnt/data", "mode": "ro"}
+    workload = {"launcher": "torchrun", "command": "t.py", "volumes": {"data": use}}
+    spec = cluster(rig, nodes=2, workload=workload)
+    first = rig.do(lambda world: operations.create(world, spec, "a" * 12))
+    assert len(rig.do(lambda world: volumes.read(world, made.handle)).users) == 2
+    with pytest.raises(GpusError, match="VOLUME"):
+        rig.do(lambda world: operations.create(world, cluster(rig, "other"), "b" * 12))
+    rig.do(lambda world: operations.delete(world, first))
+
+
 @DISKS
 def test_a_preempted_machine_gives_its_volume_to_the_one_that_replaces_it(rig) -> None:
     """Also where the cloud keeps it, stopped, with its disks."""

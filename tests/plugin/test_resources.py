@@ -9,7 +9,7 @@ from pulumi.runtime.config import set_all_config
 
 from providers.adapters.gcp.network import subnets
 from providers.model.spec import Fallback, Gpu
-from providers.resources import cluster, config, program, stack
+from providers.resources import GpuVolume, cluster, config, program, stack
 
 
 def test_subnets_do_not_overlap_and_do_not_move() -> None:
@@ -28,6 +28,42 @@ def test_models_are_passed_as_what_was_set() -> None:
         {"gpu": "L4:1", "spot": "only"},
         "x",
     ]
+
+
+class Recorded(pulumi.runtime.Mocks):
+    """An engine that makes everything, and what it was asked for."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, dict[str, object]] = {}
+
+    def new_resource(self, args):
+        self.made[args.name] = dict(args.inputs)
+        return args.name, {**args.inputs, "owner_id": "0123456789ab"}
+
+    def call(self, args):
+        return {}
+
+
+def test_a_program_mounts_its_volume_where_that_stands() -> None:
+    """The cluster's inputs say which volume it is; the user wrote its name and a path."""
+    recorded = Recorded()
+    pulumi.runtime.set_mocks(recorded)
+
+    @pulumi.runtime.test
+    def declared():
+        data = GpuVolume("data", provider="gcp", place="us-central1-a", size_gib=200)
+        work = {"command": "python3 t.py", "volumes": {"data": "/mnt/data"}}
+        made = cluster.GpuCluster("train", gpu="L4", kind="job", workload=work, volumes=[data])
+        return made.urn
+
+    declared()
+    volume, train = recorded.made["data"], recorded.made["train"]
+    assert (volume["volume"], volume["owner"], volume["size_gib"]) == ("data", "0123456789ab", 200)
+    where = {"provider": "gcp", "place": "us-central1-a", "type": "pd-balanced"}
+    assert train["workload"] == {
+        "command": "python3 t.py",
+        "volumes": {"data": {"path": "/mnt/data", **where}},
+    }
 
 
 def key(text):

@@ -105,6 +105,11 @@ def test_the_file_system_follows_a_disk_that_grows_while_it_is_mounted(disk, tmp
     machine.tool("resize2fs", f'echo "$* $(blockdev --getsize64 "$1")" >>{calls}')
     process = machine.begin(using(disk, "/bin/sleep 60"))
     machine.until("running")
+    machine.end()
+    # Mounted by an earlier start.
+    (machine.folder / "console").write_text("")
+    process = machine.begin(using(disk, "/bin/sleep 61"))
+    machine.until("running")
     time.sleep(1.5)
     assert not calls.exists()
     disk.size(64)
@@ -115,6 +120,19 @@ def test_the_file_system_follows_a_disk_that_grows_while_it_is_mounted(disk, tmp
     assert calls.read_text() == f"{disk.device} {64 * MIB}\n", machine.log
     machine.end()
     process.wait(30)
+
+
+@pytest.mark.long
+def test_an_ebs_volume_is_found_by_its_serial_number(disk, tmp_path) -> None:
+    """The machine was told the id; `lsblk` shows it without the hyphen."""
+    disk.link.unlink()
+    machine = Machine(tmp_path / "machine")
+    machine.tool("lsblk", f'echo "nvme0n1 vol0ff"; echo "{Path(disk.device).name} vol0ab12"')
+    (tmp_path / "ids").write_text(f"other vol-0ff\n{disk.name} vol-0ab12\n")
+    text = using(disk, f"echo 1 >{disk.path}/step")
+    text = text.replace("volume_ids=/var/lib/gpus/volumes", f"volume_ids={tmp_path}/ids")
+    assert machine.run(text) == 0, machine.log
+    assert Path(disk.path, "step").read_text() == "1\n"
 
 
 @pytest.mark.long

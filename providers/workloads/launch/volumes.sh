@@ -61,7 +61,10 @@ mount_volumes() {
     name=${volume_names[index]} path=${volume_paths[index]} mode=${volume_modes[index]}
     # A container sees what stands in these.
     mount_paths+=("$path") mount_modes+=("$mode")
-    ! mountpoint -q "$path" || continue
+    if mountpoint -q "$path"; then
+      devices+=("$(findmnt -nro SOURCE "$path")")
+      continue
+    fi
     until=$((SECONDS + volume_wait))
     until device=$(device_of "$name"); do
       if [ "$SECONDS" -ge "$until" ]; then
