@@ -2,11 +2,13 @@
 and stack, and goes only where that was declared.
 """
 
+import os
+import signal
 import subprocess
 
 import pytest
 
-from tests.plugin.conftest import BIN
+from tests.plugin.conftest import BIN, wait_until
 
 STACK = "train-l4-volume"
 VOLUME = "gpu:index:Volume"
@@ -49,6 +51,31 @@ def test_a_volume_outlives_its_machines_and_its_stack_until_its_data_may_go(proj
     made.up()
     assert "kept" not in made.destroy()
     assert _listed(made) == ()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(170)
+def test_a_run_killed_while_its_disk_is_made_leaves_one_disk_to_the_next(project) -> None:
+    """The engine and the plugin are killed with the creating call carried out and not answered."""
+    made = project(STACK)
+    for step in ("create", "delete", "edit"):
+        made.rehearse("latency", "gcp", step, "0.1s")
+    made.rehearse("fault", "gcp", "disks.insert", "delay", "--set", "seconds=30")
+    with subprocess.Popen(
+        made.command("up", "-s", STACK, "--yes", "--skip-preview"),
+        env=made.env,
+        stdout=subprocess.DEVNULL,
+    ) as up:
+        wait_until(lambda: _listed(made), 60)
+        plugins = made.plugins(up.pid)
+        up.send_signal(signal.SIGKILL)
+        for pid in plugins:
+            os.kill(pid, signal.SIGKILL)
+    made.run("cancel", "-s", STACK, "--yes")
+    (disk,) = _listed(made)
+    made.up()
+    assert made.resources()[VOLUME]["outputs"]["native_id"].endswith(disk.rpartition("/")[2])
+    assert [each for each in _listed(made) if "gpus-" in each] == [disk]
 
 
 def _listed(made):
