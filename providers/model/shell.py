@@ -29,7 +29,8 @@ class _File(NamedTuple):
 def program(module: str, name: str, /, *parts: str, **variables: str | int | Sequence[str]) -> str:
     """The program NAME.sh beside this module (its `__file__`), with these variables set at its top.
 
-    `parts` are further files there: the functions of theirs that it calls. Raises TypeError where a
+    `parts` are further files there, or beside this module: the functions of theirs that it calls.
+    Raises TypeError where a
     variable that one of them reads is not given.
     """
     files = [text_of(module, each) for each in (*parts, name)]
@@ -67,13 +68,14 @@ def service(
 
 @cache
 def text_of(module: str, name: str) -> _File:
-    """The program `name` beside a module, read once a process."""
+    """The program `name` beside a module, else beside this one; read once a process."""
     import re
     from pathlib import Path
 
-    first, *lines = (
-        Path(module).with_name(f"{name}.sh").read_text(encoding="utf-8").splitlines(keepends=True)
-    )
+    path = Path(module).with_name(f"{name}.sh")
+    if not path.exists():
+        path = Path(__file__).with_name(path.name)
+    first, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     reads = [re.findall(r"\$\{([a-z_]+):?\?}", line) for line in lines if line.startswith(': "${')]
     reads += [line.split()[2:] for line in lines if line.startswith("declare -a ")]
     sent = (

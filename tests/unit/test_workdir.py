@@ -231,13 +231,31 @@ def test_rsync_is_installed_before_anything_else_is(machine) -> None:
     """Where the machine has none: the folder comes while the image is pulled."""
     tools = machine.folder / "tools"
     tools.mkdir()
-    for name in ("bash", "cat", "mkdir", "mv", "tee", "flock", "kill", "seq", "sleep", "rm"):
+    for name in (
+        "bash",
+        "cat",
+        "mkdir",
+        "mv",
+        "tee",
+        "flock",
+        "kill",
+        "seq",
+        "sleep",
+        "rm",
+        "grep",
+        "tail",
+    ):
         (tools / name).symlink_to(f"/bin/{name}")
-    (tools / "apt-get").write_text(f'#!/bin/sh\necho "$*" >>{machine.folder}/calls\nexit 100\n')
-    (tools / "apt-get").chmod(0o755)
+    calls = machine.folder / "calls"
+    (tools / "apt-get").write_text(
+        f'#!/bin/sh\necho "$*" >>{calls}\n[ "$1" = update ] || {{ echo E: none; exit 100; }}\n'
+    )
+    (tools / "dpkg").write_text("#!/bin/sh\n")
+    for name in ("apt-get", "dpkg"):
+        (tools / name).chmod(0o755)
     assert machine.run(waits("true", "1" * 16, image="own:1"), PATH=str(tools)) == 1
-    assert machine.words[-1].startswith("setup-failed 1 rsync could not be installed")
-    assert (machine.folder / "calls").read_text() == "update -q\n"
+    assert machine.words[-1] == "setup-failed 1 rsync could not be installed: E: none"
+    assert calls.read_text().endswith(" rsync\n") and "docker" not in calls.read_text()
 
 
 def test_what_runs_changes_with_its_folder_and_not_without_one() -> None:

@@ -2,7 +2,7 @@
 # Sets the end of the machine's run, at each boot. The end is a time that is written down, with the
 # start that it counts from.
 : "${ttl_s:?}" "${on_ttl:?}" "${limit:?}" "${metadata:?}" "${start_line:?}"
-get() { curl -sf -m 5 --retry 10 --retry-delay 3 --retry-connrefused "$@"; }
+get() { curl --noproxy '*' -sf -m 5 --retry 10 --retry-delay 3 --retry-connrefused "$@"; }
 token=$(get -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' "$metadata/api/token")
 start=$(get -H "X-aws-ec2-metadata-token: $token" "$metadata/user-data" |
   sed -n "/^$start_line/{s///p;q}")

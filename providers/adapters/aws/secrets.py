@@ -27,6 +27,7 @@ Wants=network-online.target
 After=network-online.target
 [Service]
 Type=oneshot
+EnvironmentFile=-/etc/environment
 Restart=on-failure
 RestartSec=10
 ExecStart={SCRIPT}

@@ -7,6 +7,7 @@
 declare -a secrets
 set -euo pipefail
 umask 077
+export no_proxy="${no_proxy:+$no_proxy,}169.254.169.254"
 
 value() { # reference
   case "$1" in

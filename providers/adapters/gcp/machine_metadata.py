@@ -50,6 +50,8 @@ def start_up_script(container: str = "", secrets: Sequence[tuple[str, str]] = ()
     program = shell.program(
         __file__,
         "start_up",
+        "proxies",
+        "packages",
         secrets=secret.wanted(secrets),
         secrets_file=secret.FILE,
         secret_names=[name for name, _ in secrets],

@@ -39,10 +39,9 @@ GPUS_SECRETS
 
 # The Deep Learning images of 2026 come without docker (user reports).
 install_docker() {
-  export DEBIAN_FRONTEND=noninteractive
   if ! command -v docker >/dev/null; then
-    apt-get update -q
-    apt-get install -qy docker.io
+    proxies_for_docker
+    install_packages docker.io
   fi
   if ! command -v nvidia-ctk >/dev/null; then
     keyring=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg
@@ -50,8 +49,7 @@ install_docker() {
     curl -fsSL "$source/gpgkey" | gpg --dearmor --yes -o "$keyring"
     echo "deb [signed-by=$keyring] $source/stable/deb/\$(ARCH) /" \
       >/etc/apt/sources.list.d/nvidia-container-toolkit.list
-    apt-get update -q
-    apt-get install -qy nvidia-container-toolkit
+    install_packages nvidia-container-toolkit
   fi
   if ! docker info --format '{{json .Runtimes}}' | grep -q nvidia; then
     nvidia-ctk runtime configure --runtime=docker
@@ -103,6 +101,7 @@ done' "$finished"
 (
   set -euo pipefail
   keep_status
+  use_proxies
   if [ -n "$secrets" ]; then fetch_secrets; fi
   if [ -n "$image" ]; then run_container; fi
 )

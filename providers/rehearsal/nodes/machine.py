@@ -29,7 +29,7 @@ _OPEN = {"nvidia-smi": 0o755, "busy": 0o644}
 """The modes of the files that every user of the machine reads. The others are its administrator's:
 start-up script and metadata may hold secrets.
 """
-_RIGHTS = (
+RIGHTS = (
     *("--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--cap-add", "SYS_PTRACE"),
     *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined"),
     *("--cgroupns", "host", "--volume", "/sys/fs/cgroup:/sys/fs/cgroup"),
@@ -97,7 +97,7 @@ def create(store: Store, machine: Booted) -> None:
     docker.call(
         *("create", "--pull", "never", "--tty", "--name", name, "--hostname", machine.name),
         *("--label", label(store), "--label", f"{KEY_LABEL}={machine.key}"),
-        *("--network", NETWORK, "--ip", machine.external_ip, *_RIGHTS, image.TAG),
+        *("--network", NETWORK, "--ip", machine.external_ip, *RIGHTS, image.TAG),
     )
     try:
         tell(store, machine)

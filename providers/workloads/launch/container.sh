@@ -13,12 +13,9 @@ prepare_docker() {
 }
 
 install_docker() {
-  export DEBIAN_FRONTEND=noninteractive
-  if ! command -v docker >/dev/null; then
-    if ! { logged apt-get update -q && logged apt-get install -qy docker.io; }; then
-      say setup-failed 1 docker could not be installed, see the log
-      exit 1
-    fi
+  if ! command -v docker >/dev/null || half_installed docker.io; then
+    proxies_for_docker
+    logged install_packages docker.io || give_up setup-failed 1 docker could not be installed
   fi
   if ! docker info --format '{{json .Runtimes}}' 2>/dev/null | grep -q nvidia; then
     command -v nvidia-ctk >/dev/null || logged install_toolkit
@@ -30,13 +27,21 @@ install_docker() {
   done
 }
 
+# half_installed PACKAGE: the machine went down amid its installation.
+half_installed() {
+  # shellcheck disable=SC2016 # expanded by dpkg-query
+  case "$(dpkg-query -Wf '${db:Status-Status}' "$1" 2>/dev/null)" in
+    '' | installed | not-installed | config-files) return 1 ;;
+  esac
+}
+
 install_toolkit() {
   keyring=/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg
   source=https://nvidia.github.io/libnvidia-container
   curl -fsSL "$source/gpgkey" | gpg --dearmor --yes -o "$keyring"
   echo "deb [signed-by=$keyring] $source/stable/deb/\$(ARCH) /" \
     >/etc/apt/sources.list.d/nvidia-container-toolkit.list
-  apt-get update -q && apt-get install -qy nvidia-container-toolkit
+  install_packages nvidia-container-toolkit
 }
 
 pull_image() {
@@ -46,7 +51,7 @@ pull_image() {
   for pause in 5 20 60 0; do
     logged docker run --rm --network none --entrypoint "$entrypoint" "$image" -c :
     code=$?
-    [ "$code" = 125 ] || break
+    if [ "$code" != 125 ] || disk_is_full; then break; fi
     sleep "$pause"
   done
   [ -z "$registry" ] || sign_out
@@ -58,8 +63,7 @@ pull_image() {
       exit 1
       ;;
     *)
-      say setup-failed "$code" "the image $image could not be pulled or started, see the log"
-      exit 1
+      give_up setup-failed "$code" "the image $image could not be pulled or started"
       ;;
   esac
   for name in "${process_names[@]}"; do containers+=("gpus-$name"); done

@@ -21,7 +21,7 @@ install_gcsfuse() {
   curl -fsSL "$packages/doc/apt-key.gpg" -o "$keyring" &&
     echo "deb [signed-by=$keyring] $packages gcsfuse-$codename main" \
       >/etc/apt/sources.list.d/gcsfuse.list &&
-    apt-get update -q && apt-get install -qy gcsfuse
+    install_packages gcsfuse
 }
 
 install_mount_s3() {
@@ -29,14 +29,13 @@ install_mount_s3() {
   [ "$machine" != aarch64 ] || machine=arm64
   package=/tmp/mount-s3.deb
   curl -fsSL "https://s3.amazonaws.com/mountpoint-s3-release/latest/$machine/mount-s3.deb" \
-    -o "$package" && apt-get update -q && apt-get install -qy "$package"
+    -o "$package" && install_packages "$package"
 }
 
 # mount_tool NAME INSTALL
 mount_tool() {
   command -v "$1" >/dev/null || tries "$2" || {
-    say setup-failed 1 "$1 is not there and could not be installed, see the log"
-    exit 1
+    give_up setup-failed 1 "$1 is not there and could not be installed"
   }
 }
 
@@ -62,7 +61,6 @@ bucket_mounted() {
 }
 
 mount_buckets() {
-  export DEBIAN_FRONTEND=noninteractive
   for index in "${!mount_paths[@]}"; do
     path=${mount_paths[index]} from=${mount_sources[index]} mode=${mount_modes[index]}
     case "$from" in

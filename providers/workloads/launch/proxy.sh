@@ -5,21 +5,14 @@
 
 begin_proxy() {
   proxy_address="bind :$proxy_port"
-  command -v haproxy >/dev/null || install_proxy
+  command -v haproxy >/dev/null || logged install_packages haproxy ||
+    give_up setup-failed 1 the proxy haproxy could not be installed
   [ -z "$tls" ] || keep_certificate
   if ! keep_proxy; then
     say setup-failed 1 the proxy haproxy could not be started, see the log
     exit 1
   fi
   while sleep 2 && kill -0 $$ 2>/dev/null; do keep_proxy; done 9>&- &
-}
-
-install_proxy() {
-  export DEBIAN_FRONTEND=noninteractive
-  if ! { logged apt-get update -q && logged apt-get install -qy haproxy; }; then
-    say setup-failed 1 the proxy haproxy could not be installed, see the log
-    exit 1
-  fi
 }
 
 # It is the proxy's alone: neither the setup lines nor the program find it.

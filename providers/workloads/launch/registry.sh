@@ -23,7 +23,7 @@ own_password() {
       ;;
     *)
       account=computeMetadata/v1/instance/service-accounts/default
-      curl -fsS -H "Metadata-Flavor: Google" \
+      curl --noproxy '*' -fsS -H "Metadata-Flavor: Google" \
         "http://${GCE_METADATA_HOST:-metadata.google.internal}/$account/token" |
         sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p'
       ;;

@@ -6,7 +6,7 @@ declare -a process_lines process_urls
 # answers URL: whether with 2xx or 3xx; images of servers may come without curl.
 answers() {
   if command -v curl >/dev/null; then
-    curl -fsS -o /dev/null --max-time 4 "$1" 2>/dev/null
+    curl --noproxy '*' -fsS -o /dev/null --max-time 4 "$1" 2>/dev/null
     return
   fi
   # shellcheck disable=SC2016 # expanded by the shell that timeout starts
@@ -69,7 +69,7 @@ run_service() {
       ready=$up
       if [ -n "$up" ]; then say ready; else say running ${why:+"$why"}; fi
     fi
-    sleep "$health_every" &
+    sleep "$health_every" 9>&- &
     wait $!
   done
 }

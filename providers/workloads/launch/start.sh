@@ -12,15 +12,16 @@ declare -a process_lines process_env
 
 set -u
 root="${GPUS_ROOT:-$folder}"
-mkdir -p "$root"
+mkdir -p "$root" 2>/dev/null
 export HOME="${HOME:-/root}" GPUS_ROOT="$root"
 pids="" containers=() by_ssh=""
 
-# say STATE [DETAIL]
+# say STATE [DETAIL]: on the console also where nothing can be written here.
 say() {
-  printf '%s %s %s\n' "$console" "$digest" "$*" | tee -a "$root/log" >"$root/status.new"
-  mv "$root/status.new" "$root/status"
-  cat "$root/status" >>"${GPUS_CONSOLE:-/dev/console}" 2>/dev/null || cat "$root/status"
+  word="$console $digest $*"
+  printf '%s\n' "$word" >>"${GPUS_CONSOLE:-/dev/console}" 2>/dev/null || printf '%s\n' "$word"
+  printf '%s\n' "$word" >>"$root/log"
+  printf '%s\n' "$word" >"$root/status.new" && mv "$root/status.new" "$root/status"
 }
 
 logged() { "$@" >>"$root/log" 2>&1 9>&-; }
@@ -34,22 +35,19 @@ tries() {
   return 1
 }
 
-main_runs() { kill -0 "$(cat "$root/main.pid")" 2>/dev/null; }
-
-# Another program, or an earlier start of this one that hangs, gives way.
+# Another program gives way. The lock says whether one runs: after a reboot the process of that
+# number is another one. Who has it has written down what it is within a second.
 take_over() {
-  if [ -f "$root/main.pid" ] && [ "$(cat "$root/main.pid")" != "$$" ] && main_runs; then
-    [ "$(cat "$root/main.digest" 2>/dev/null)" = "$digest" ] && exit 0
-    kill -TERM "$(cat "$root/main.pid")" 2>/dev/null
-    for _ in $(seq 60); do
-      main_runs || break
-      sleep 0.5
-    done
+  exec 9>>"$root/lock"
+  if ! flock -w 1 9; then
+    if kill -0 "$(cat "$root/main.pid")" 2>/dev/null; then
+      [ "$(cat "$root/main.digest")" != "$digest" ] || exit 0
+      kill -TERM "$(cat "$root/main.pid")"
+    fi
+    flock 9
   fi
   echo $$ >"$root/main.pid"
   echo "$digest" >"$root/main.digest"
-  exec 9>"$root/lock"
-  flock 9
 }
 
 stop_all() {

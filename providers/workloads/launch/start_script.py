@@ -56,6 +56,8 @@ other nodes, and a service's token.
 
 
 _STEPS = {
+    "trouble": "check_room",
+    "proxies": "use_proxies",
     "gate": "wait_for_go",
     "rsync": "install_rsync",
     "container": "prepare_docker",
@@ -155,8 +157,8 @@ def script(
         if registry is not None:
             parts.append("registry")
             given |= {"registry_user": registry.username}
-    if not inside:
-        parts.append("unmount")
+    if not inside or program.proxy_port:
+        parts += ["unmount", "proxies", "packages", "trouble"]
     if mounts:
         parts.append("mounts")
         given |= {
