@@ -73,7 +73,7 @@ async def create(world: World, spec: ClusterSpec, generation: str) -> ClusterRec
                     adopted is not None
                     and (
                         ready := await made_ready(
-                            world, await edit(world, adopted, able), able, stop
+                            world, await edit(world, adopted, able, stop), able, stop
                         )
                     )
                     is not None

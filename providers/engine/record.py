@@ -60,7 +60,9 @@ ENDS_SLACK_S = 180.0
 start of the creation, and round.
 """
 UNTOLD = "untold"
-"""In `ClusterRecord.applied`: there where a replica does not know all others yet."""
+"""In `ClusterRecord.applied`: there where a replica does not know all others yet, or has not the
+workload of the others.
+"""
 _PRICE = {"micro_usd": "micro_usd", "as_of": "price_as_of", "source": "price_source"}
 """The fields of a price, and their names in states and journals."""
 _LABEL = "mark"

@@ -141,7 +141,7 @@ def cluster(
         # Somebody started it.
         changes.append(Change("status", "update", replaces=False, is_input=False))
     if UNTOLD in dict(record.applied):
-        # A replica has to learn of the others.
+        # A replica has to learn of the others, or to get their workload.
         changes.append(Change("status", "update", replaces=False, is_input=False))
     if record.to_release:
         # It is over; what is left of its machines goes.

@@ -429,3 +429,22 @@ def test_a_workload_that_outgrows_its_machine_replaces_it() -> None:
     assert not judged(RUNNING, "too small").replaces
     assert not judged({**working, "status": "ended"}, "too small", kind="job").replaces
     assert not judged(working, "too small", workload={"command": UNKNOWN}).replaces
+
+
+def test_replicas_that_are_not_alike_are_edited_again_in_place() -> None:
+    """Of those that do not know all others, or have another workload, though nothing is edited."""
+    told = {**RUNNING, "record": {"applied": {"untold": "yes", "work": "untold"}}}
+    (change,) = verdict({}, told).changes
+    assert (change.path, change.replaces, change.is_input) == ("status", False, False)
+
+
+def test_another_certificate_needs_new_machines_and_another_name_does_not() -> None:
+    first = {"domain": "api.example.com", "certificate": {"gcp": "a"}}
+    old = {**OLD, "tls": first}
+    renamed = cluster(
+        old, {**old, "tls": {**first, "domain": "b.example.com"}}, RUNNING, lambda: True, ()
+    )
+    assert not renamed.replaces and renamed.changes
+    other = {**old, "tls": {**first, "certificate": {"gcp": "b"}}}
+    assert cluster(old, other, RUNNING, lambda: True, ()).replaces
+    assert verdict({"tls": first}).replaces

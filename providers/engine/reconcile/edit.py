@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from providers.engine.desired import ClusterSpec
+    from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
     from providers.model.machine import Setup
 
 
-async def edit(world: World, record: ClusterRecord, spec: ClusterSpec) -> ClusterRecord:
+async def edit(
+    world: World, record: ClusterRecord, spec: ClusterSpec, stop: StopSignal
+) -> ClusterRecord:
     """Writes what changed of the declaration on the machines where the adapter can; warns of what
     only a replacement applies. Raises GpusError where it is to be stopped and cannot be.
     """
@@ -71,7 +74,14 @@ async def edit(world: World, record: ClusterRecord, spec: ClusterSpec) -> Cluste
     change = _change(spec, setup, [name for name in changed if name in can])
     runs = program is not None and program.watched and works(record) and record.status == RUNNING
     if WORK in changed and program is not None and runs:
-        await rerun(world, record, record.machines, program)
+        if spec.ask.replicated:
+            from providers.engine.reconcile.replicas import rolled
+
+            record = await rolled(world, record, setup, program, spec, stop)
+            if record.reasons:
+                return record
+        else:
+            await rerun(world, record, record.machines, program)
         world.report("info", f"{record.cluster}: what runs there was started anew")
         if "script" in able.in_place:
             change["script"] = setup

@@ -80,7 +80,8 @@ async def keep(case: UpdateCase) -> ClusterRecord:
             f"{before.cluster}: {place.gpu} x {place.nodes} {place.capacity} in {place.region} no"
             " longer satisfies the declaration; it has to be replaced"
         )
-    return await edit(case.world, after._replace(entry=entry, fingerprint=spec.fingerprint), spec)
+    after = after._replace(entry=entry, fingerprint=spec.fingerprint)
+    return await edit(case.world, after, spec, case.stop)
 
 
 async def wait(case: UpdateCase) -> ClusterRecord:
@@ -168,7 +169,7 @@ async def rest(case: UpdateCase) -> ClusterRecord:
 
     if (stuck := await _release_leftovers(case)) is not None:
         return stuck
-    return await edit(case.world, case.after, case.spec)
+    return await edit(case.world, case.after, case.spec, case.stop)
 
 
 async def end(case: UpdateCase) -> ClusterRecord:

@@ -1,5 +1,6 @@
 """Brings a service to as many replicas as are declared: what is missing is bought beside those that
-serve, what is beyond is released, and each learns of all others. Runs under the cluster's lease.
+serve, what is beyond is released, and each learns of all others. Another workload is started on one
+after the other. Runs under the cluster's lease.
 
 Owns that no replica which serves is ever given up for another one.
 """
@@ -10,18 +11,21 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from providers.engine.readiness.access import key_probe
-from providers.engine.readiness.handover import peers_of, written
+from providers.engine.readiness.handover import peers_of, rerun, written
+from providers.engine.readiness.workload import until_working
 from providers.engine.reconcile.rejoin import rejoin
 from providers.engine.record import (
     DEGRADED,
     HEALTHY,
     UNTOLD,
+    WORK,
     ClusterRecord,
     status_of,
     works,
 )
+from providers.engine.runtime.accounts import home_of
 from providers.engine.termination.end import release_all, stuck
-from providers.errors import GpusError
+from providers.errors import CloudError, GpusError
 from providers.model.machine import RUNNING
 from providers.model.workload import ROOT
 from providers.planner.check import satisfied
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
     from providers.engine.desired import ClusterSpec
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
-    from providers.model.machine import Node
+    from providers.engine.setup import StartPlan
+    from providers.model.machine import Node, Setup
     from providers.remote.line import Line
 
 
@@ -67,6 +72,43 @@ async def shared(world: World, record: ClusterRecord) -> ClusterRecord:
         return record._replace(applied=applied)
     reason = f"half-made: the replicas do not all know each other: {why}; the next `up` tells them"
     return record._replace(reasons=(reason,), applied=tuple(sorted((*applied, (UNTOLD, "yes")))))
+
+
+async def rolled(
+    world: World,
+    record: ClusterRecord,
+    setup: Setup,
+    program: StartPlan,
+    spec: ClusterSpec,
+    stop: StopSignal,
+) -> ClusterRecord:
+    """The record once each replica has started another workload, one after the other: the next one
+    does so only when this one answers. With `reasons` where one does not; those after it go on with
+    the previous workload.
+    """
+    orders = world.journal.orders(world.name, record.owner, record.cluster, record.generation)
+    if not orders:
+        raise GpusError(f"{record.cluster}: its order is not known on this machine")
+    wait_s = spec.ask.entries[record.entry].wait_s
+    order = orders[0].order._replace(setup=setup, wait_s=wait_s)
+    adapter, total = await home_of(world, record), len(record.machines)
+    for number, node in enumerate(record.machines):
+        await rerun(world, record, (node,), program)
+        deadline = world.clock.now() + wait_s
+        try:
+            well = await until_working(world, adapter, record, (node,), order, deadline, stop)
+            why = "" if well else "this run was stopped"
+        except CloudError as error:
+            why = str(error)
+        if why:
+            reason = (
+                f"half-made: {number + 1} of {total} replicas run the new workload, the others the"
+                f" previous one: {node.name}: {why}; mend it, and the next `up` goes on"
+            )
+            applied = {**dict(record.applied), WORK: UNTOLD, UNTOLD: "yes"}
+            return record._replace(reasons=(reason,), applied=tuple(sorted(applied.items())))
+        world.report("info", f"{record.cluster}: {number + 1} of {total} replicas are started anew")
+    return record
 
 
 async def _told(world: World, record: ClusterRecord, nodes: Sequence[Node]) -> str:
