@@ -75,14 +75,13 @@ class Volumes:
             return "", encode({**declared(values), **priced(values), "native_id": UNKNOWN})
         from providers.engine import volumes
         from providers.model.volume import stack_id
-        from providers.plugin.ownership import former_owners
 
         spec, owner = spec_of(values), str(values["owner"])
         stack, project = orphans.stack_of(urn)
 
         async def work(world: World) -> tuple[Volume, Account]:
             await copies.refuse_copy(world, owner, urn)
-            former = await former_owners(world, urn)
+            former = await asyncio.to_thread(former_owners, world, project, stack)
             account = await asyncio.to_thread(world.account, spec.provider)
             title = f"volume {spec.name} of the Pulumi stack {project}/{stack}"
             found = await volumes.create(
@@ -180,6 +179,22 @@ class Volumes:
             await volumes.delete(opened, str(values["volume"]), handle, account_of(state))
 
         await self._session.under_way(request.urn, values, work, world=world)
+
+
+def former_owners(world: World, project: str, stack: str) -> tuple[str, ...]:
+    """Every owner that this stack has had in the present backend, as far as this machine's journal
+    knows. A like-named stack of another backend is another one: what it has is not this one's.
+    """
+    from providers.engine.journal import backend
+
+    if not world.has_journal:
+        return ()
+    here = backend.current()
+    return tuple(
+        known.owner
+        for known in world.journal.owners(world.name)
+        if (known.project, known.stack, known.backend) == (project, stack, here)
+    )
 
 
 def resource_id(world: str, handle: Handle) -> str:

@@ -66,6 +66,25 @@ def test_a_deletion_keeps_the_disk_unless_its_data_may_go(servicer) -> None:
     assert read(servicer, there).id == ""
 
 
+def test_a_like_named_stack_of_another_backend_does_not_take_it_over(
+    tmp_path, monkeypatch, servicer
+) -> None:
+    """Two checkouts of one project on one machine, each with its own states."""
+
+    def owned(backend):
+        monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/{backend}")
+        urn = "urn:pulumi:s::gpus::gpu:index:Ownership::ownership"
+        inputs = struct({"world": "rehearsal"})
+        there = call(new_servicer(), "Create", urn=urn, properties=inputs)
+        return str(wire.decode(there.properties).values["owner_id"])
+
+    first = made(servicer, owner=owned("one"))
+    with pytest.raises(Aborted, match="another stack's of this name"):
+        made(servicer, owner=owned("two"))
+    again = made(servicer, owner=owned("one"))
+    assert again.id == first.id
+
+
 def test_an_edit_grows_it_and_one_that_would_lose_data_is_refused(servicer) -> None:
     there = made(servicer)
 
