@@ -173,6 +173,17 @@ def test_a_machine_has_its_volume_while_it_is_there_and_the_data_stays(rig) -> N
     assert [each.handle for each in rig.all()] == [made.handle]
 
 
+@pytest.mark.parametrize("fault", ["reply-lost", "twice", "error-after"])
+@pytest.mark.parametrize("rig", ["gcp"], indirect=True)
+def test_a_lost_answer_makes_no_second_machine_and_no_orphan_with_the_disk(rig, fault) -> None:
+    """That an order's own machine has the disk already does not refuse the order."""
+    made = rig.create()
+    rig.store.add_fault("gcp", "instances.insert", fault)
+    first = rig.do(lambda world: operations.create(world, cluster(rig), "a" * 12))
+    (machine,) = rig.do(lambda world: volumes.read(world, made.handle)).users
+    assert [each.native_id.rpartition("/")[2] for each in first.handles] == [machine]
+
+
 @pytest.mark.parametrize("rig", ["gcp"], indirect=True)
 def test_several_machines_read_one_disk(rig) -> None:
     """All of them have it attached, and none can write."""

@@ -2,9 +2,14 @@
 deleted, never gone on a guess, imported by its native id.
 """
 
+import argparse
+import json
+
 import pytest
 
 from providers.adapters.guard import Volumes
+from providers.cli import sweep
+from providers.engine.termination.verdicts import Claims
 from providers.errors import Transient
 from providers.plugin import properties as wire
 from tests.plugin.servicer_rig import Aborted, call, new_servicer, struct
@@ -83,6 +88,27 @@ def test_a_like_named_stack_of_another_backend_does_not_take_it_over(
         made(servicer, owner=owned("two"))
     again = made(servicer, owner=owned("one"))
     assert again.id == first.id
+
+
+def test_a_sweep_lists_what_no_state_names_and_deletes_none(servicer, monkeypatch, capsys) -> None:
+    """With --yes too. What a state names is counted."""
+    there = made(servicer)
+
+    def swept(claims, **options):
+        monkeypatch.setattr(sweep, "read_claims", lambda _world: claims)
+        asked = argparse.Namespace(**{"json": False, "yes": True, **options})
+        assert sweep.run(asked, "rehearsal", {}) == 0
+        return capsys.readouterr().out
+
+    said = swept(Claims())
+    assert f"volume     gcp {there.id.removeprefix('rehearsal/gcp/')}" in said
+    assert PRICED in said and "volumes: 1 kept, 0 claimed by stacks" in said
+    (listed,) = json.loads(swept(Claims(), json=True))["volumes"]
+    assert (listed["name"], listed["price_usd_per_month"], listed["stack"]) == ("data", 20, None)
+    resource = {"type": "gpu:index:Volume", "id": there.id}
+    claims = sweep.claims_of({"gpus/s": {"deployment": {"resources": [resource]}}}, "rehearsal")
+    assert "volumes: 0 kept, 1 claimed by stacks" in swept(claims)
+    assert read(servicer, there).id == there.id
 
 
 def test_an_edit_grows_it_and_one_that_would_lose_data_is_refused(servicer) -> None:

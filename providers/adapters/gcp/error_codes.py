@@ -100,6 +100,9 @@ CODES: dict[str, Row] = {
     "conditionNotMet": Row(
         Transient, NOTHING, "somebody changed it meanwhile", "HTTP 412, fingerprints", "2026-11-27"
     ),
+    "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE": Row(
+        Unsupported, NOTHING, "another machine has the disk", PEERS, "2026-11-27", block_s=0.0
+    ),
     "resourceInUseByAnotherResource": Row(
         Transient, NOTHING, "it is still in use", "HTTP 400", "2026-11-27"
     ),

@@ -184,8 +184,10 @@ class Disks:
         out: dict[str, str] = {}
         for mount in order.setup.volumes:
             found = there.get(mount.name)
-            if found is None or (mount.writable and found.users):
-                what = "none" if found is None else f"it attached to {', '.join(found.users)}"
+            # An earlier sending of this order may have made its machine.
+            users = set(found.users if found is not None else ()) - set(order.node_names)
+            if found is None or (mount.writable and users):
+                what = "none" if found is None else f"it attached to {', '.join(sorted(users))}"
                 raise Unsupported(
                     f"gcp {mount.place}: wanted the volume {mount.name}, found {what}"
                     + ("" if found is None else "; release that machine first"),
