@@ -115,7 +115,8 @@ def test_a_worker_that_ends_is_told_of_and_all_of_it_is_started_again(pair) -> N
     )
     for pid in found.stdout.split():
         os.kill(int(pid), 9)
-    worker.until("running process 0 ended with 137", 20)
+    worker.until("running process 0 of node-1 ended with 137", 20)
+    leader.until("running process 0 of node-1 ended with 137", 20)
     end = time.monotonic() + 20
     while not (
         leader.log.count("started:") == 2 and worker.words[-1] == leader.words[-1] == "ready"

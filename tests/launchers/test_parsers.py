@@ -134,7 +134,7 @@ SERVED = [
 
 
 def test_vllm_knows_every_flag(tmp_path) -> None:
-    """In every dtype, split over GPUs in three ways, with a token and with the user's own
+    """In every dtype, split over GPUs in three ways and over nodes, with a token and with the user's own
     arguments.
     """
     lines = [line("vllm", **each) for each in SERVED]
@@ -151,7 +151,10 @@ def test_vllm_knows_every_flag(tmp_path) -> None:
             args=(("gpu-memory-utilization", 0.8),),
         )
     ]
-    found = parsed(tmp_path, "vllm", VLLM, lines)
+    large = {"model": "meta-llama/Llama-3.1-405B", "nodes": 2}
+    *found, second = parsed(tmp_path, "vllm", VLLM, [*lines, line("vllm", **large)])
+    assert (second["nnodes"], second["node_rank"], second["headless"]) == (2, 1, True)
+    assert (second["master_addr"], second["pipeline_parallel_size"]) == ("10.0.0.1", 2)
     assert {each["max_model_len"] for each in found[: len(SERVED)]} == {32_768}
     assert [each["quantization"] for each in found[4:7]] == ["fp8", "awq", "gptq"]
     assert [each["dtype"] for each in found[1:4]] == ["bfloat16", "half", "float32"]
@@ -166,7 +169,7 @@ def test_vllm_knows_every_flag(tmp_path) -> None:
 
 
 def test_sglang_knows_every_flag(tmp_path) -> None:
-    """In every dtype, and split over GPUs."""
+    """In every dtype, split over GPUs, and over nodes."""
     lines = [line("sglang", **each) for each in SERVED]
     lines += [
         line(
@@ -176,7 +179,10 @@ def test_sglang_knows_every_flag(tmp_path) -> None:
             args=(("mem-fraction-static", 0.8),),
         )
     ]
-    found = parsed(tmp_path, "sglang", SGLANG, lines)
+    large = {"model": "meta-llama/Llama-3.1-405B", "nodes": 2}
+    *found, second = parsed(tmp_path, "sglang", SGLANG, [*lines, line("sglang", **large)])
+    assert (second["nnodes"], second["node_rank"], second["pp_size"]) == (2, 1, 2)
+    assert second["dist_init_addr"] == "10.0.0.1:29500"
     assert {each["context_length"] for each in found[: len(SERVED)]} == {32_768}
     assert found[-1]["tp_size"] * found[-1]["pp_size"] * found[-1]["dp_size"] == 8
     assert found[-1]["mem_fraction_static"] == 0.8

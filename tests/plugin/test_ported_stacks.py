@@ -19,7 +19,7 @@ JOBS = {
     "finetune-axolotl": "accelerate launch .*--num_processes=1 .*-m axolotl.cli.train qlora.yaml",
     "finetune-axolotl-h100x2": "axolotl train qlora.yaml",
     "finetune-axolotl-2x8": "accelerate launch .*--num_processes=16 .*--num_machines=2 .*axolotl",
-    "nccl-tests": "torchrun --nnodes=2 .*--nproc-per-node=8 all_reduce.py",
+    "nccl-tests": "mpirun -np 16 --hostfile .* /opt/nccl-tests/build/all_reduce_perf -b 8 -e 8G",
     "train-ddp-l4x2": "torchrun --nnodes=2 .*--nproc-per-node=1 train.py",
 }
 """The stack -> what its (first) machine was asked to run."""

@@ -3,8 +3,10 @@ reached by real ssh, with a Docker of their own.
 """
 
 import json
+import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +80,63 @@ def test_a_machine_at_each_cloud_takes_commands_and_ends(project, nodes, cloud) 
     assert nodes.running() == []
     assert "docker" in made.rehearse("nodes")
     assert "played" in made.rehearse("nodes", "played")
+
+
+def test_ranks_run_in_the_containers_of_both_nodes(project, nodes) -> None:
+    """The leader's container reaches the other one's by ssh and Docker; how it ends is how both do,
+    and the key between them is in no state.
+    """
+    made = project("nccl-tests")
+    made.edit("launcher: mpi", "on_done: keep\n        launcher: mpi")
+    made.rehearse("nodes", "docker")
+    made.up()
+    assert "exit code 0" in made.gpus("wait", "nccl")
+    said = made.gpus("logs", "nccl", "--lines", "0")
+    ranks = re.findall(r"all_reduce_perf -b 8 -e 8G -f 2 -g 1, rank (\d+)", said)
+    assert sorted(map(int, ranks)) == list(range(16))
+    keys = [nodes.call("exec", name, "cat", KEY) for name in nodes.running()]
+    assert len(keys) == 2 and len(set(keys)) == 1
+    secret = keys[0].splitlines()[2]
+    assert secret not in made.run("stack", "export", "-s", made.stack, "--show-secrets")
+    assert not [
+        path
+        for path in Path(made.env["GPUS_HOME"]).rglob("*")
+        if path.is_file() and secret.encode() in path.read_bytes()
+    ]
+    made.destroy()
+    assert nodes.running() == []
+
+
+def test_one_server_over_two_nodes_is_asked_at_the_first(project, nodes) -> None:
+    """It answers once both have met; a part of it that ends is told of, and it comes back."""
+    made = project("serve-llama-405b")
+    made.edit("rank: price", "expose: token")
+    made.rehearse("nodes", "docker")
+    made.up()
+    out = json.loads(made.run("stack", "output", "-s", made.stack, "--json", "--show-secrets"))
+    (url,) = out["llama"]["endpoints"]
+    models, token = f"{url}/v1/models", out["llama_token"]
+    assert answer(models)[0] == 401
+    assert answer(models, token)[0] == 200
+    first, other = nodes.running()
+    if address_of(nodes, first) not in url:
+        first, other = other, first
+    assert token not in nodes.call("exec", other, "sh", "-c", "grep -rs . /var/lib/gpus/work")
+    said = made.gpus("logs", "llama", "--lines", "0")
+    assert "--tensor-parallel-size 8 --pipeline-parallel-size 2" in said
+    assert "rehearsal stand-in: all 2 nodes are there" in said
+    nodes.call("exec", other, "docker", "kill", "gpus-main")
+    why = "running process 0 of node-1 ended with 137"
+    wait_until(lambda: why in made.gpus("logs", "llama", "--lines", "0"))
+    wait_until(lambda: _answers(models, token))
+    made.destroy()
+    assert nodes.running() == []
+
+
+KEY = "/var/lib/gpus/work/between/key"
+
+
+def address_of(nodes, name):
+    """Where a machine answers."""
+    shown = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    return nodes.call("inspect", "--format", shown, name)

@@ -180,6 +180,19 @@ def test_every_launcher_starts_with_the_split_that_was_planned(launcher, flag, g
     assert flag in program(workload, "service", gpu, gpus).processes[0].line
 
 
+def test_nodes_are_joined_by_stages_and_hold_one_copy_together() -> None:
+    """What one of them does not hold, two do, counted together; what one holds is no second copy
+    on the other, since there is one server.
+    """
+    large = present(find("meta-llama/Llama-3.1-405B"))
+    serving = Serve("bf16", 32_768, 8)
+    assert judge(large, serving, "H100", 8).answer == NO
+    together = judge(large, serving, "H100", 8, 2)
+    assert (together.answer, together.split) == (FITS, "TP8 x PP2")
+    small = present(find("meta-llama/Llama-3.1-8B"))
+    assert judge(small, serving, "H100", 8, 2).split == "TP8 x PP2"
+
+
 def test_tgi_is_judged_by_its_one_group() -> None:
     """It has no stages: a model that one GPU must hold alone is refused where it holds it not,
     however many there are.

@@ -10,7 +10,7 @@ open_between() {
   between="$root/between"
   mkdir -p "$between" "$root/bin"
   rm -f "$root/over" "$root/why" "$root/again" "$between/env"
-  slots=$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c .)
+  slots=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader 2>/dev/null | grep -c .)
   [ "$slots" != 0 ] || slots=1
   export GPUS_HOSTFILE="$between/hostfile"
   sed "s/\$/ slots=$slots/" "$root/peers" >"$GPUS_HOSTFILE"
@@ -32,7 +32,11 @@ open_between() {
     kill "$before"
     sleep 1
   done
-  "$sshd" -D -e -f "$between/sshd_config" >>"$root/log" 2>&1 9>&- &
+  # However this script ends, it ends too.
+  bound="setpriv --pdeathsig TERM"
+  command -v setpriv >/dev/null || bound=""
+  # shellcheck disable=SC2086 # several words, or none
+  $bound "$sshd" -D -e -f "$between/sshd_config" >>"$root/log" 2>&1 9>&- &
   sshd_pid=$!
   trap 'kill "$sshd_pid" 2>/dev/null; unmount_buckets' EXIT
 }

@@ -2,6 +2,7 @@
 # The part of start.sh for a program over several nodes of which the first one leads, after all
 # others: its end is the job's, its health the service's.
 declare -a process_urls
+lost=""
 
 leads() { [ "$GPUS_NODE_RANK" = 0 ]; }
 
@@ -20,8 +21,10 @@ works() {
   why=""
   if ! leads; then
     why=$(cat "$GPUS_ROOT/ended.$1" 2>/dev/null)
-  elif ! answers "${process_urls[$1]}"; then
-    why="does not answer"
+  elif answers "${process_urls[$1]}"; then
+    lost=""
+  else
+    why=${lost:-does not answer}
   fi
   [ -z "$why" ]
 }
@@ -31,15 +34,16 @@ works() {
 begins() { rm -f "$GPUS_ROOT/ended.$1"; }
 
 ended() {
-  echo "process $1 ended with $2" >"$GPUS_ROOT/ended.$1"
+  lost="process $1 of node-$GPUS_NODE_RANK ended with $2"
+  echo "$lost" >"$GPUS_ROOT/ended.$1"
   # shellcheck disable=SC2154 # service.sh's
   sleep "$pause"
-  # shellcheck disable=SC2016 # expanded there
-  [ -z "$by_ssh" ] || on_others 'touch "$GPUS_ROOT/again"'
+  [ -z "$by_ssh" ] || on_others "echo $lost >\"\$GPUS_ROOT/again\""
 }
 
 go_on() {
-  [ -e "$GPUS_ROOT/again" ] || return 0
+  [ -s "$GPUS_ROOT/again" ] || return 0
+  lost=$(cat "$GPUS_ROOT/again")
   rm "$GPUS_ROOT/again"
   stop_all
   begin

@@ -79,6 +79,10 @@ follow() {
   return "$(cat "$GPUS_ROOT/over")"
 }
 
+if [ ! -x "$GPUS_ROOT/bin/ssh" ]; then
+  because "the nodes have no key to each other, or no sshd: replace the machines"
+  exit 69
+fi
 if [ "$GPUS_NODE_RANK" != 0 ]; then
   follow
   exit

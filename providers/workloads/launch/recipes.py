@@ -112,7 +112,7 @@ def _accelerate(task: Task, where: Where) -> str:
     precision = {"fp32": "no"}.get(
         task.dtype, task.dtype if task.dtype in {"bf16", "fp16", "fp8"} else default
     )
-    # DeepSpeed else reaches the other machines by ssh, which they do not offer each other.
+    # DeepSpeed else starts the other machines' processes itself; here each node starts its own.
     deepspeed = where.nodes > 1 and not {"config-file", "use-deepspeed"}.isdisjoint(asked)
     added = (
         Ours("--num_processes", total),
