@@ -232,7 +232,7 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _sizes(summary: PlanSummary, width: int) -> list[int]:
-    """Column widths: the mark and rank, then each cell's widest; machine, place and capacity give
+    """Column widths: the sign and rank, then each cell's widest; machine, place and capacity give
     way when the line is too long.
     """
     candidates = [*(row.candidate for row in summary.per_provider), *summary.walk]
@@ -247,9 +247,9 @@ def _sizes(summary: PlanSummary, width: int) -> list[int]:
     return sizes
 
 
-def _line(candidate: Candidate, sizes: list[int], width: int, mark: str) -> str:
+def _line(candidate: Candidate, sizes: list[int], width: int, sign: str) -> str:
     rank = str(candidate.rank) if candidate.rank else "-"
-    return _columns((f"{mark:<1} {rank:>{sizes[0] - 2}}", *_cells(candidate)), sizes, width)
+    return _columns((f"{sign:<1} {rank:>{sizes[0] - 2}}", *_cells(candidate)), sizes, width)
 
 
 def _columns(cells: tuple[str, ...], sizes: list[int], width: int) -> str:
