@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from providers.adhoc.machine import AsyncMachine
     from providers.adhoc.provision import aprovision, find, provision, release
     from providers.adhoc.sync import Machine
-    from providers.api import hardware, offers, plan
+    from providers.api import hardware, offers, plan, size
     from providers.catalog.hardware import Hardware
     from providers.errors import (
         AllFailed,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         Problem,
         SpecError,
     )
+    from providers.model.listed import OfferRow, Offers
     from providers.model.offer import Candidate, Offer, Rejection
     from providers.model.spec import Cluster, Fallback, Gpu
     from providers.planner.plan import Plan
@@ -33,7 +35,7 @@ HOMES = {
     "providers.adhoc.provision": ("aprovision", "find", "provision", "release"),
     "providers.adhoc.machine": ("AsyncMachine",),
     "providers.adhoc.sync": ("Machine",),
-    "providers.api": ("hardware", "offers", "plan"),
+    "providers.api": ("hardware", "offers", "plan", "size"),
     "providers.catalog.hardware": ("Hardware",),
     "providers.errors": (
         "AllFailed",
@@ -44,6 +46,7 @@ HOMES = {
         "Problem",
         "SpecError",
     ),
+    "providers.model.listed": ("OfferRow", "Offers"),
     "providers.model.offer": ("Candidate", "Offer", "Rejection"),
     "providers.model.spec": ("Cluster", "Fallback", "Gpu"),
     "providers.planner.plan": ("Plan",),
@@ -66,6 +69,8 @@ __all__ = [
     "Machine",
     "NotConfigured",
     "Offer",
+    "OfferRow",
+    "Offers",
     "Plan",
     "Problem",
     "Rejection",
@@ -77,12 +82,17 @@ __all__ = [
     "plan",
     "provision",
     "release",
+    "size",
 ]
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("gpus")
     for home, names in HOMES.items():
         if name in names:
             found: object = getattr(import_module(home), name)

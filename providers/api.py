@@ -6,11 +6,12 @@ A GPU given as a string never imports pydantic, so that the command line starts 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
 from providers.model.ask import Ask, Choice
+from providers.model.listed import Offers, row
 from providers.model.money import micro_usd
 from providers.planner.plan import Plan
 
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 
     from providers.catalog.hardware import Hardware
     from providers.catalog.table import OfferTable
+    from providers.model.listed import OfferRow
     from providers.model.offer import Offer
     from providers.model.spec import Cluster, Gpu
+    from providers.model.spec_fields import Rank, Spot
+    from providers.model.worlds import WorldName
+    from providers.workloads.sizing.rows import SizeRow
 
 
 class PrintedPlan(Plan):
@@ -37,15 +42,15 @@ def plan(
     *,
     fallback: Sequence[str] = (),
     nodes: int = 1,
-    spot: str | None = None,
+    spot: Spot | None = None,
     capacity: Sequence[str] | None = None,
     providers: Sequence[str] = (),
     regions: Sequence[str] = (),
     marketplaces: bool = False,
-    rank: str = asks.BY_CHOICE,
+    rank: Rank = "price_by_choice",
     max_price_per_hour: float | None = None,
     accept_suspect_prices: bool = False,
-    world: str = "rehearsal",
+    world: WorldName = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PrintedPlan:
     """Every place that could serve what is wanted, ranked; nothing is bought. `print` it, or read
@@ -114,7 +119,7 @@ def compiled(
     *,
     fallback: Sequence[str] = (),
     nodes: int = 1,
-    spot: str | None = None,
+    spot: Spot | None = None,
     capacity: Sequence[str] | None = None,
     providers: Sequence[str] = (),
     regions: Sequence[str] = (),
@@ -217,24 +222,33 @@ def offers(
     spot: bool = False,
     providers: Sequence[str] = (),
     regions: Sequence[str] = (),
-    world: str = "rehearsal",
+    world: WorldName = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
-) -> tuple[Offer, ...]:
+) -> Offers:
     """Who sells this GPU, for one node: cheapest first, then what is not for sale now, unknown
-    prices last.
+    prices last. Prices in dollars per hour; `pandas.DataFrame` takes it as it is.
 
     "H100" means any count in a machine, "H100:8" exactly eight. Also shows providers that cannot be
     ordered from yet, and what is sold by reservation only. `spot` narrows to spot capacity. Reads
     the bundled catalog, and asks providers that list live offers. Raises SpecError for an unknown
     name, a count nobody sells, and the like.
     """
-    return among(
+    found = among(
         market(world, settings or {}, providers, gpu, regions),
         gpu,
         spot=spot,
         providers=providers,
         regions=regions,
     )
+    return Offers(map(listed, found))
+
+
+def listed(offer: Offer) -> OfferRow:
+    """The offer as `offers` lists it. Pure."""
+    from providers.adapters.registry import capabilities
+    from providers.planner.rules import known
+
+    return row(offer, known(offer.node_micro_usd, capabilities().get(offer.provider)))
 
 
 def market(
@@ -304,6 +318,37 @@ def _price_then_name(offer: Offer) -> tuple[object, ...]:
 
     price = known(offer.node_micro_usd, capabilities().get(offer.provider))
     return (price is None, bool(offer.restriction), price or 0, offer.id)
+
+
+def size(
+    model: str,
+    *,
+    train: Literal["full", "lora", "qlora"] | None = None,
+    dtype: str | None = None,
+    context: int | None = None,
+    concurrency: int = 1,
+    tokens: float = 0.0,
+    nodes: int = 1,
+    spot: bool = False,
+    providers: Sequence[str] = (),
+    hub: bool = True,
+) -> tuple[SizeRow, ...]:
+    """Which GPUs hold a model, how many, and for how much: what fits first, cheapest first.
+
+    `model` is a published name, a size such as "7b", or the path of a config.json; without `hub`
+    only bundled ones are known. For serving, unless `train` names a method; `context` and `tokens`
+    are numbers of tokens. Reads the bundled prices. Raises SpecError.
+    """
+    from providers.workloads.sizing import architecture, gpus, rows
+
+    found = architecture.find(model, hub=hub)
+    work = (
+        rows.serving(found, dtype, context, concurrency)
+        if train is None
+        else rows.training(train, dtype, tokens)
+    )
+    sold = gpus.sold(asks.SPOT if spot else asks.ON_DEMAND, providers)
+    return tuple(map(rows.row, gpus.sizes(found, work, sold, nodes)))
 
 
 def hardware(*names: str) -> tuple[Hardware, ...]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from providers.adhoc.machine import AsyncMachine
     from providers.engine.runtime.world import World
     from providers.model.spec import Cluster, Fallback, Gpu
+    from providers.model.spec_fields import Rank, Spot
+    from providers.model.worlds import WorldName
 
     Settings = Mapping[str, Mapping[str, str]]
     Report = Callable[[str, str], None]
@@ -41,12 +43,12 @@ def provision(
     name: str | None = None,
     fallback: Sequence[str | Fallback] | None = None,
     nodes: int | None = None,
-    spot: str | None = None,
+    spot: Spot | None = None,
     capacity: Sequence[str] | None = None,
     providers: Sequence[str] | None = None,
     regions: Sequence[str] | None = None,
     marketplaces: bool | None = None,
-    rank: str | None = None,
+    rank: Rank | None = None,
     max_price_per_hour: float | None = None,
     accept_suspect_prices: bool | None = None,
     wait: str | float | None = None,
@@ -56,7 +58,7 @@ def provision(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     ssh_key: str | os.PathLike[str] | None = None,
     keep: bool = False,
-    world: str = REHEARSAL,
+    world: WorldName = REHEARSAL,
     settings: Settings | None = None,
     report: Report | None = None,
 ) -> AbstractContextManager[Machine]:
@@ -145,7 +147,7 @@ async def aprovision(
     *,
     ssh_key: str | os.PathLike[str] | None = None,
     keep: bool = False,
-    world: str = REHEARSAL,
+    world: WorldName = REHEARSAL,
     settings: Settings | None = None,
     report: Report | None = None,
     **fields: Any,

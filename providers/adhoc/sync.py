@@ -142,6 +142,19 @@ class Machine:
     def __repr__(self) -> str:
         return repr(self.inner)
 
+    def _repr_html_(self) -> str:
+        from providers.model.html import table
+
+        price = self.price_usd_per_hour
+        fields = {
+            "where": self.where,
+            "GPU": f"{self.record.placement.times}{self.gpu}",
+            "price": "no price" if price is None else f"${price:,.4f}/h",
+            "status": f"{self.status} ({self.world})",
+            "ssh": self.ssh,
+        }
+        return table(("field", "value"), fields.items(), title=f"cluster {self.name}", note="")
+
     @property
     def record(self) -> ClusterRecord:
         """The full record: place, price, attempts, machines."""

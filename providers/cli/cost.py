@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
+    from providers.model.worlds import WorldName
+
 
 class Cost(NamedTuple):
     """What one cluster of a stack would cost now, in micro-dollars: None where no place serves it.
@@ -48,7 +50,7 @@ def run_cost(options: argparse.Namespace) -> int:
     return NOTHING if any(cost.micro_usd is None for cost in costs) else OK
 
 
-def _costs(name: str, world: str | None) -> list[Cost]:
+def _costs(name: str, world: WorldName | None) -> list[Cost]:
     from providers import api
 
     stack = stackfile.read(name)

@@ -35,7 +35,7 @@ def run_offers(options: argparse.Namespace) -> int:
     if options.json:
         print_json(
             [
-                _offer(offer)
+                api.listed(offer)._asdict()
                 for offer in (
                     sorted(found, key=lambda offer: offer.provider) if by_provider else found
                 )
@@ -100,17 +100,6 @@ def _where(text: str, providers: Sequence[str]) -> dict[str, dict[str, str]]:
     if problems:
         raise SpecError(problems)
     return settings
-
-
-def _offer(offer: Offer) -> dict[str, Any]:
-    from providers.adapters.registry import capabilities
-    from providers.model.money import usd
-    from providers.planner.rules import known
-
-    price = known(offer.node_micro_usd, capabilities().get(offer.provider))
-    fields = offer._asdict()
-    del fields["node_micro_usd"]
-    return {**fields, "price_usd_per_hour": None if price is None else usd(price)}
 
 
 def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool) -> Iterable[str]:

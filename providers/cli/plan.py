@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
+    from providers.model.worlds import WorldName
 
 
 def run_plan(options: argparse.Namespace) -> int:
@@ -54,7 +55,7 @@ def run_plan(options: argparse.Namespace) -> int:
 
 def _asked(
     options: argparse.Namespace,
-) -> list[tuple[str, Ask | Cluster, str, Mapping[str, Mapping[str, str]]]]:
+) -> list[tuple[str, Ask | Cluster, WorldName, Mapping[str, Mapping[str, str]]]]:
     """(title, what is wanted, world, settings) of each plan to make: the one of the arguments, or
     those of a stack's file.
     """

@@ -12,7 +12,7 @@ from providers.cli.arguments import Parser
 from providers.cli.output import print_json
 from providers.errors import Problem, SpecError
 from providers.model.ask import ON_DEMAND, SPOT, gpu_text
-from providers.workloads.sizing import architecture, gpus, memory, throughput
+from providers.workloads.sizing import architecture, gpus, rows, throughput
 from providers.workloads.sizing.gpus import FITS, TIGHT, Serve, Sold, Train
 
 if TYPE_CHECKING:
@@ -185,39 +185,19 @@ def parser() -> Parser:
 
 
 def _work(options: Any, model: architecture.Architecture) -> Serve | Train:
-    dtype = options.dtype or ("bf16" if options.train else model.dtype)
-    if not throughput.supports(dtype):
-        raise SpecError(
-            [Problem("--dtype", f"one of {', '.join(memory.BITS)}", repr(options.dtype))]
-        )
     if options.train:
-        if dtype not in {"bf16", "fp16", "fp32"}:
-            raise SpecError(
-                [
-                    Problem(
-                        "--dtype",
-                        "bf16, fp16 or fp32 for training",
-                        repr(dtype),
-                        "for a quantised base: --train qlora",
-                    )
-                ]
-            )
-        return Train(
-            options.train,
-            tokens=_amount("--tokens", options.tokens) if options.tokens else 0.0,
+        tokens = _amount("--tokens", options.tokens) if options.tokens else 0.0
+        return rows.training(options.train, options.dtype, tokens, path="--dtype")._replace(
             sequence=round(_amount("--sequence", options.sequence)),
             batch=options.batch,
             recompute=not options.no_recompute,
-            dtype=dtype,
             rank=options.rank,
             efficiency=options.efficiency,
         )
-    context = (
-        round(_amount("--context", options.context))
-        if options.context
-        else min(8192, model.max_context or 8192)
-    )
-    return Serve(dtype, context, options.concurrency, options.cache_dtype)
+    context = round(_amount("--context", options.context)) if options.context else None
+    return rows.serving(
+        model, options.dtype, context, options.concurrency, path="--dtype"
+    )._replace(cache_dtype=options.cache_dtype)
 
 
 def _amount(name: str, text: str) -> float:

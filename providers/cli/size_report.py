@@ -10,6 +10,7 @@ from providers.catalog import names
 from providers.model.money import per_hour, usd
 from providers.workloads.sizing import gpus, memory
 from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Sized, Train
+from providers.workloads.sizing.rows import row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,35 +85,9 @@ def as_json(
 
 
 def _record(each: Sized, budget: float | None) -> dict[str, object]:
-    verdict, sold = each.verdict, each.sold
-    return {
-        "gpu": verdict.gpu_type,
-        "gpu_count": verdict.gpu_count,
-        "nodes": verdict.nodes,
-        "answer": verdict.answer,
-        "reason": verdict.reason,
-        "tensor": verdict.layout.tensor if verdict.layout else None,
-        "pipeline": verdict.layout.pipeline if verdict.layout else None,
-        "replicas": verdict.layout.replicas if verdict.layout else None,
-        "needed_gib_per_gpu": round(verdict.need.total, 2) if verdict.need else None,
-        "usable_gib_per_gpu": round(verdict.usable_gib, 2) if verdict.usable_gib else None,
-        "provider": sold.provider if sold else None,
-        "machine_type": sold.machine_type if sold else None,
-        "capacity": sold.capacity if sold else None,
-        "price_usd_per_hour": usd(sold.micro_usd) if sold else None,
-        "price_as_of": sold.as_of if sold else None,
-        "hours": round(verdict.hours, 2) if verdict.hours is not None else None,
-        "job_usd": usd(each.job_micro_usd) if each.job_micro_usd is not None else None,
-        "within_budget": (
-            each.job_micro_usd <= budget * 1_000_000
-            if budget is not None and each.job_micro_usd is not None
-            else None
-        ),
-        "tokens_per_s_at_most": round(verdict.tokens_per_s, 1) if verdict.tokens_per_s else None,
-        "usd_per_million_tokens_at_least": (
-            usd(each.per_million_micro_usd) if each.per_million_micro_usd is not None else None
-        ),
-    }
+    cost = each.job_micro_usd
+    within = None if budget is None or cost is None else cost <= budget * 1_000_000
+    return {**row(each)._asdict(), "within_budget": within}
 
 
 def per_card(found: Sequence[Sized]) -> list[Sized]:

@@ -8,7 +8,7 @@ Must not import pydantic, asyncio or a cloud's SDK.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.errors import Problem, SpecError
 from providers.model.stack import world_problem
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.model.spec import Cluster
+    from providers.model.worlds import WorldName
 
 
 class Stack(NamedTuple):
     """What a stack file says: `clusters` by name as declared, `settings` by provider."""
 
     name: str
-    world: str
+    world: WorldName
     clusters: Mapping[str, Any]
     settings: Mapping[str, Mapping[str, str]]
 
@@ -130,7 +131,7 @@ def read(name: str) -> Stack:
             )
     if problems:
         raise SpecError(problems)
-    return Stack(name, str(world), found, settings)
+    return Stack(name, cast("WorldName", world), found, settings)
 
 
 def specs(stack: Stack, only: str | None = None) -> dict[str, Cluster]:

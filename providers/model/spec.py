@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from providers.errors import Problem, SpecError
+from providers.errors import Problem, SpecError, shortened
 from providers.model import ask as asks
 from providers.model import duration, foreign
 from providers.model.ask import Ask, PriceOverride
@@ -27,6 +27,8 @@ from providers.model.spec_fields import ClusterFields, Fallback, Gpu
 
 __all__ = ["Cluster", "Fallback", "Gpu", "asked_names", "read_cluster"]
 
+_TEXT_MAX = 80
+
 
 class Cluster(ClusterFields):
     """What GPUs are wanted, not where. `name` is the cluster's name; the rest is the content of a
@@ -34,6 +36,20 @@ class Cluster(ClusterFields):
     """
 
     model_config = ConfigDict(defer_build=False)
+
+    def __repr__(self) -> str:
+        return f"Cluster({', '.join(f'{name}={text}' for name, text in self._set_texts())})"
+
+    def _repr_html_(self) -> str:
+        from providers.model.html import table
+
+        title = f"cluster {self.name}"
+        return table(("field", "value"), self._set_texts(), title=title, note="")
+
+    def _set_texts(self) -> list[tuple[str, str]]:
+        """What was declared, each as a text; long ones are cut."""
+        set_ones = self.model_dump(mode="json", exclude_unset=True)
+        return [(name, shortened(repr(value), _TEXT_MAX)) for name, value in set_ones.items()]
 
     def semantic(self) -> list[Problem]:
         return check_cluster(self)

@@ -28,6 +28,7 @@ from providers.model.workload_spec import (
 )
 
 Spot = Literal["never", "prefer", "only"]
+Rank = Literal["price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"]
 Duration = str | Number
 Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
@@ -193,9 +194,7 @@ class ClusterFields(Strict):
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     marketplaces: Annotated[bool, Field(strict=True)] = False
-    rank: Literal[
-        "price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"
-    ] = "price_by_choice"
+    rank: Rank = "price_by_choice"
     max_price_per_hour: float | None = Field(
         default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True
     )

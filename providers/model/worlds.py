@@ -6,13 +6,15 @@ wrong table cannot be wrong on both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-REHEARSAL, LIVE = "rehearsal", "live"
+REHEARSAL: Final = "rehearsal"
+LIVE: Final = "live"
 WORLDS = (REHEARSAL, LIVE)
+WorldName = Literal["rehearsal", "live"]
 
 
 class RehearsedCloud(NamedTuple):

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from providers.catalog import names
+from providers.model.money import per_hour
 from providers.model.offer import Candidate, Offer, Rejection
 from providers.planner import blocklist, explain, rank, rules, sift
 from providers.planner.doubt import Doubts
@@ -66,6 +67,13 @@ class Plan:
     def best(self) -> Candidate | None:
         """The first of the walk, or None when nothing is acceptable."""
         return self.candidates[0] if self.candidates else None
+
+    def best_per_provider(self) -> tuple[Candidate, ...]:
+        """The first candidate of each provider, in the order of the walk."""
+        first: dict[str, Candidate] = {}
+        for candidate in self.candidates:
+            first.setdefault(candidate.provider, candidate)
+        return tuple(first.values())
 
     @property
     def worst_micro_usd(self) -> int | None:
@@ -144,10 +152,38 @@ class Plan:
         return tuple(check.alternatives(self.ask, self.offers, self.terms.capabilities))
 
     def __repr__(self) -> str:
-        return (
-            f"<Plan: {len(self.candidates)} candidates, {sum(self.rejected_by_rule.values())}"
-            " refused>"
+        if self.best is None:
+            return "<Plan: no acceptable place>"
+        more = f", {len(self.candidates) - 1:,} more" if len(self.candidates) > 1 else ""
+        return f"<Plan: {' '.join(_cells(self.best))}{more}>"
+
+    def _repr_html_(self) -> str:
+        from providers.model.html import table
+        from providers.planner.describe import ask_text
+
+        refused = sum(self.rejected_by_rule.values())
+        return table(
+            ("#", "provider", "place", "machine", "GPU", "capacity", "price"),
+            ((each.rank, *_cells(each)) for each in self.best_per_provider()),
+            title=f"{ask_text(self.ask)}: the best place of each provider",
+            note=(
+                f"{len(self.candidates):,} places could serve it, {refused:,} offers were refused:"
+                " print(plan) has the walk and the reasons"
+            ),
         )
+
+
+def _cells(candidate: Candidate) -> tuple[str, str, str, str, str, str]:
+    """Provider, place, machine, GPU, capacity and price of all nodes, as texts."""
+    place = candidate.placement
+    return (
+        candidate.provider,
+        place.where,
+        candidate.machine_type,
+        f"{place.times}{place.gpu}",
+        candidate.capacity,
+        per_hour(candidate.micro_usd),
+    )
 
 
 def make(

@@ -18,7 +18,11 @@ from providers.resources.program import end_quietly, end_with, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
+    from providers.model.spec import Fallback
+    from providers.model.worlds import WorldName
+    from providers.resources.args import ClusterArgs, FallbackArgs, GpuChoice
     from providers.resources.volume import GpuVolume
 
 
@@ -92,18 +96,20 @@ class GpuCluster(pulumi.CustomResource):
         self,
         name: str,
         *,
-        gpu: Any = None,
-        world: str = REHEARSAL,
+        gpu: GpuChoice | Sequence[GpuChoice | Fallback | FallbackArgs] | None = None,
+        world: WorldName = REHEARSAL,
         settings: Mapping[str, Mapping[str, str]] | None = None,
         ownership: Ownership | None = None,
         managed_network: ManagedNetwork | None = None,
         volumes: Sequence[GpuVolume] = (),
         opts: pulumi.ResourceOptions | None = None,
-        **fields: Any,
+        **fields: Unpack[ClusterArgs],
     ) -> None:
         found = settings if settings is not None else account_settings(world)
         spec = {
-            key: plain(value) for key, value in {"gpu": gpu, **fields}.items() if value is not None
+            key: plain(value)
+            for key, value in {"gpu": gpu, **cast("dict[str, Any]", fields)}.items()
+            if value is not None
         }
         spec = with_files(name, spec)
         if volumes:

@@ -4,7 +4,7 @@ at once, before anything is declared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 
@@ -27,6 +27,8 @@ from providers.resources.volume import GpuVolume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from providers.model.worlds import WorldName
 
 
 def declare() -> dict[str, GpuCluster]:
@@ -67,7 +69,7 @@ def declare() -> dict[str, GpuCluster]:
     for name, spec in specs.items():
         made[name] = GpuCluster(
             name,
-            world=world,
+            world=cast("WorldName", world),
             settings=settings,
             ownership=owner,
             managed_network=networks.get(name),

@@ -52,8 +52,13 @@ def test_a_program_mounts_its_volume_where_that_stands() -> None:
     @pulumi.runtime.test
     def declared():
         data = GpuVolume("data", provider="gcp", place="us-central1-a", size_gib=200)
-        work = {"command": "python3 t.py", "volumes": {"data": "/mnt/data"}}
-        made = cluster.GpuCluster("train", gpu="L4", kind="job", workload=work, volumes=[data])
+        made = cluster.GpuCluster(
+            "train",
+            gpu="L4",
+            kind="job",
+            workload={"command": "python3 t.py", "volumes": {"data": "/mnt/data"}},
+            volumes=[data],
+        )
         return made.urn
 
     declared()

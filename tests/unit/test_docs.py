@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import providers
 from providers.adapters.aws.check import RIGHTS
 from providers.cli.main import main
 from providers.engine.stack_config import entry
@@ -231,6 +232,15 @@ def test_the_spec_reference_lists_every_field() -> None:
 def test_the_output_reference_lists_every_output() -> None:
     """Each output of a cluster has a row, and nothing else has."""
     assert set(CLUSTER_OUTPUTS) == named_in_rows(ROOT / "docs" / "reference" / "outputs.md")
+
+
+def test_the_python_reference_lists_every_public_name() -> None:
+    """Each has a row, and nothing else has."""
+    text = (ROOT / "docs" / "reference" / "python.md").read_text()
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `p.")]
+    assert {name for row in rows for name in re.findall(r"`p\.(\w+)`", row)} == set(
+        providers.__all__
+    )
 
 
 def test_the_page_on_aws_names_every_right() -> None:

@@ -216,9 +216,9 @@ def test_public_plan_takes_a_cluster_a_gpu_or_a_string() -> None:
 def test_public_offers_and_hardware_answer() -> None:
     """`offers` is sorted by price; `hardware` answers in the order asked."""
     prices = [
-        offer.node_micro_usd
+        offer.price_usd_per_hour
         for offer in providers.offers("H100:8", spot=True)
-        if offer.node_micro_usd
+        if offer.price_usd_per_hour
     ]
     assert prices == sorted(prices) != []
     assert [item.name for item in providers.hardware("B200", "h100")] == ["B200", "H100"]
