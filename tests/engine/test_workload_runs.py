@@ -142,7 +142,7 @@ def test_what_cannot_be_told_is_released(rig, monkeypatch) -> None:
     """
     lab = rig("gcp")
 
-    async def failing(_line, _path, _content):
+    async def failing(_line, _files):
         return 1, "read-only file system"
 
     monkeypatch.setattr(handover, "written", failing)

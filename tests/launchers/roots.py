@@ -46,7 +46,8 @@ def root(suite: str) -> Path:
             with tempfile.TemporaryDirectory(dir=kept) as folder:
                 _bootstrap(suite, Path(folder), wanted)
                 new = made.with_suffix(".new")
-                subprocess.run(["tar", "-C", f"{folder}/root", "-cf", str(new), "."], check=True)
+                words = ["tar", "-C", f"{folder}/root", "--exclude=./var/cache/apt/archives/*"]
+                subprocess.run([*words, "-cf", str(new), "."], check=True)
             new.rename(made)
     return made
 

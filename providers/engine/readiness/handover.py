@@ -8,6 +8,7 @@ key for this user alone; the nodes' key to each other is nowhere but on them.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import tempfile
@@ -23,7 +24,7 @@ from providers.remote.line import as_root
 from providers.remote.ssh import made_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from providers.adapters.guard import Cloud
     from providers.engine.record import ClusterRecord
@@ -73,23 +74,22 @@ async def deliver_files(
     ):
         # First, since a script begins once it has its peers.
         files = {"between.sh": between(await world.call("", _key)), **files}
-    for node, line in zip(nodes, lines, strict=True):
-        for name, content in files.items():
-            if name == "token" and node is not nodes[0] and leader_has_token(order.setup.script):
-                continue
-            try:
-                code, errors = (
-                    await written(line, f"{ROOT}/{name}", content)
-                    if line is not None
-                    else (1, "no address")
-                )
-            except GpusError as error:
-                code, errors = 1, str(error)
-            if code:
-                text = (
-                    f"wanted to write {name} on {node.name}, found {errors.strip()[:160] or code}"
-                )
-                raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
+    led = leader_has_token(order.setup.script)
+
+    async def handed(node: Node, line: Line | None) -> str:
+        own = {
+            name: content
+            for name, content in files.items()
+            if not (led and name == "token" and node is not nodes[0])
+        }
+        there = {f"{ROOT}/{name}": content for name, content in own.items()}
+        why = await _why_not(None if line is None else written(line, there))
+        return why and f"wanted to write {' and '.join(own)} on {node.name}, found {why}"
+
+    # At once, and over one connection each: ten machines take as long as one.
+    said = await asyncio.gather(*map(handed, nodes, lines))
+    if text := next(filter(None, said), ""):
+        raise HalfMade(text, provider=adapter.name, code="no-handing", handles=handles)
     if not order.setup.workdir:
         return True
     from providers.engine.readiness.folder import beside, send
@@ -141,23 +141,33 @@ async def rerun(
 
         there = beside(begun.script)
         await send(world, record.cluster, begun.program.workdir, nodes, looker.line, there)
-    for node in nodes:
+
+    async def anew(node: Node) -> str:
         line = looker.line(node)
-        if line is not None and line.stand_in:
+        if line is None or not line.stand_in:
+            why = await _why_not(None if line is None else begun_by(line, path, text))
+        else:
             from providers.rehearsal.store import open_store
 
             # Nothing of the user's runs in a rehearsal: its course is played.
-            code, errors = await written(line, path, text)
+            why = await _why_not(written(line, {path: text}))
             open_store().set_work(node.handle.native_id, text)
-        else:
-            code, errors = (
-                await begun_by(line, path, text) if line is not None else (1, "no address")
-            )
-        if code:
-            raise GpusError(
-                f"wanted to start the new workload on {node.name}, found"
-                f" {errors.strip()[:160] or code}"
-            )
+        return why and f"wanted to start the new workload on {node.name}, found {why}"
+
+    said = await asyncio.gather(*map(anew, nodes))
+    if problem := next(filter(None, said), ""):
+        raise GpusError(problem)
+
+
+async def _why_not(work: Awaitable[tuple[int, str]] | None) -> str:
+    """Why something could not be done on a machine; empty where it was."""
+    if work is None:
+        return "no address"
+    try:
+        code, errors = await work
+    except GpusError as error:
+        code, errors = 1, str(error)
+    return (errors.strip()[:160] or str(code)) if code else ""
 
 
 async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
@@ -166,23 +176,29 @@ async def begun_by(line: Line, path: str, text: str) -> tuple[int, str]:
     """
     from providers.remote.run import finished
 
-    code, errors = await written(line, path, text)
+    code, errors = await written(line, {path: text})
     if not code:
         start = f"setsid nohup bash {shlex.quote(line.path(path))} >/dev/null 2>&1 </dev/null &"
         code, _, errors = await finished(line.command(f"exec sh -c {shlex.quote(as_root(start))}"))
     return code, errors
 
 
-async def written(line: Line, path: str, content: str) -> tuple[int, str]:
-    """Writes a file there for its owner alone, as root where the login may: (exit code, errors).
+async def written(line: Line, files: Mapping[str, str]) -> tuple[int, str]:
+    """Writes these texts there by path, in order and over one connection, for their owner alone, as
+    root where the login may: (exit code, errors).
 
-    The content travels on standard input, since arguments can be read by others on either machine.
+    They travel on standard input, since arguments can be read by others on either machine: as a
+    program of the shell, which does nothing before all of it arrived.
     """
     from providers.remote.run import started
 
-    there = line.path(path)
-    place, at = shlex.quote(there.rpartition("/")[0]), shlex.quote(there)
-    script = f"mkdir -p {place} && umask 077 && cat >{at}.new && mv {at}.new {at}"
+    steps = ["{ set -e", "umask 077"]
+    for path, content in files.items():
+        there = line.path(path)
+        place, at = shlex.quote(there.rpartition("/")[0]), shlex.quote(there)
+        steps += [f"mkdir -p {place}", f"printf %s {shlex.quote(content)} >{at}.new"]
+        steps += [f"mv {at}.new {at}"]
+    content, script = "\n".join((*steps, "exit; }\n")), "exec sh"
     reading, writing = os.pipe()
     try:
         os.write(writing, content.encode())

@@ -8,6 +8,7 @@ reports it: unknown is neither done nor failed.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.readiness.wait import LOADING, LOOK_FIRST_S, SETUP, WRONG
@@ -96,6 +97,13 @@ async def word(world: World, adapter: Cloud, node: Node, order: Order | None) ->
         return WorkloadStatus()
 
 
+async def _words(
+    world: World, adapter: Cloud, nodes: Sequence[Node], order: Order | None
+) -> list[WorkloadStatus]:
+    """The last word of each, asked at once."""
+    return await asyncio.gather(*(word(world, adapter, node, order) for node in nodes))
+
+
 async def observed(world: World, adapter: Cloud, record: ClusterRecord) -> tuple[Node, ...]:
     """What is held, as its cloud reports it and as its work makes it: one look, and one more at
     each machine that has a job of ours.
@@ -150,9 +158,14 @@ async def seen(
     Words of another program do not count. The end of a job's leader is that of the others too.
     """
     found, digest, leader = [], dict(record.applied).get(WORK, ""), None
-    for node in nodes:
-        told = node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
-        said = await word(world, adapter, node, order) if told else WorkloadStatus()
+    tells = [
+        node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
+        for node in nodes
+    ]
+    asked = [node for node, told in zip(nodes, tells, strict=True) if told]
+    words = iter(await _words(world, adapter, asked, order))
+    for node, told in zip(nodes, tells, strict=True):
+        said = next(words) if told else WorkloadStatus()
         said = said if said.digest == digest else WorkloadStatus()
         found.append(with_workload_status(node, record.kind, said) if told else node)
         if record.kind == "job" and said.detail.split()[1:2] == [LEADER]:
@@ -191,9 +204,9 @@ async def until_working(
         if (lost := next((node for node in nodes if node.status != RUNNING), None)) is not None:
             text = f"wanted the service to answer, found that {lost.name} is {lost.status}"
             raise HalfMade(text, provider=placed.provider, code=lost.status, handles=handles)
-        said = [await word(world, adapter, node, order) for node in nodes]
         said = [
-            each if each.digest == order.setup.script_digest else WorkloadStatus() for each in said
+            each if each.digest == order.setup.script_digest else WorkloadStatus()
+            for each in await _words(world, adapter, nodes, order)
         ]
         if all(each.state == READY for each in said):
             return nodes

@@ -130,7 +130,7 @@ async def _write(line: Line | None, text: str) -> str:
     if line is None:
         return "no address"
     try:
-        code, errors = await written(line, f"{ROOT}/peers", text)
+        code, errors = await written(line, {f"{ROOT}/peers": text})
     except GpusError as error:
         return str(error)
     return (errors.strip()[:160] or f"exit code {code}") if code else ""
