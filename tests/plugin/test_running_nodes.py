@@ -140,3 +140,43 @@ def address_of(nodes, name):
     """Where a machine answers."""
     shown = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
     return nodes.call("inspect", "--format", shown, name)
+
+
+SMALL = """config:
+  gpus:world: rehearsal
+  gpus:clusters:
+    box:
+      kind: machine
+      gpu: T4:1
+      providers: [{cloud}]
+      state: running
+"""
+
+
+@pytest.mark.parametrize("cloud", ["gcp", "aws"])
+def test_a_stopped_machine_keeps_its_disk_and_one_whose_host_failed_comes_up_again(
+    project, nodes, cloud
+) -> None:
+    """A container that somebody removes is another machine's worth of disk, and is made again."""
+    made = project()
+    salt = made.file.read_text().partition("encryptionsalt")[2]
+    made.file.write_text(f"{SMALL.format(cloud=cloud)}encryptionsalt{salt}")
+    made.rehearse("nodes", "docker")
+    made.up()
+    (name,) = nodes.running()
+    nodes.call("exec", name, "touch", "/root/kept")
+    made.edit("state: running", "state: stopped")
+    made.up()
+    assert nodes.running() == [name]
+    assert nodes.call("ps", "--format", "{{.Names}}") == ""
+    made.edit("state: stopped", "state: running")
+    made.up()
+    nodes.call("exec", name, "ls", "/root/kept")
+    nodes.call("kill", name)
+    assert "unchanged" in made.up()
+    nodes.call("exec", name, "ls", "/root/kept")
+    nodes.call("rm", "--force", "--volumes", name)
+    assert "unchanged" in made.up()
+    assert nodes.running() == [name]
+    made.destroy()
+    assert nodes.running() == []

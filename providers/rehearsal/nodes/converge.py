@@ -23,10 +23,11 @@ _RUNS = ("running", "restarting", "paused")
 
 
 class CloudNodes(Protocol):
-    """What a cloud's `nodes` module offers: the machines that are up, and what becomes of one that
-    powered itself off.
+    """What a cloud's `nodes` module offers: the keys of all machines that it has, stopped ones too;
+    the machines that are up; and what becomes of one that powered itself off.
     """
 
+    def existing(self, store: Store) -> frozenset[str]: ...
     def booted(self, store: Store) -> tuple[Booted, ...]: ...
     def powered_off(self, store: Store, key: str) -> None: ...
 
@@ -68,9 +69,15 @@ def converge(store: Store) -> None:
                 for provider in mode.clouds()
                 for each in nodes_of(provider).booted(store)
             }
+            kept = frozenset[str]().union(
+                *(nodes_of(provider).existing(store) for provider in mode.clouds())
+            )
             for key in found.keys() - up.keys():
-                machine.remove(store, key)
-                store.set_value(f"node {key}", "")
+                if key not in kept:
+                    machine.remove(store, key)
+                    store.set_value(f"node {key}", "")
+                elif found[key] in _RUNS:
+                    machine.stop(store, key)
             for key, (cloud, booted) in up.items():
                 _bring(store, cloud, booted, found.get(key, ""))
         except docker.DockerError as error:
@@ -87,13 +94,14 @@ def _bring(store: Store, cloud: CloudNodes, booted: Booted, state: str) -> None:
     if not state:
         image.built()  # Another version of this package has another one.
         machine.create(store, booted)
-    elif booted.since != since:
-        machine.tell(store, booted)
-        machine.restart(store, booted)
-    elif state not in _RUNS:
+    elif state == docker.OFF and booted.since == since:
         machine.keep_console(store, booted.key)
         cloud.powered_off(store, booted.key)
         return
+    elif booted.since != since or state not in _RUNS:
+        # Started again by its cloud; or Docker or its host went down, not the machine.
+        machine.tell(store, booted)
+        machine.restart(store, booted)
     elif digest != booted.digest:
         machine.tell(store, booted, now=True)
     else:

@@ -44,8 +44,13 @@ def call(*words: str, given: bytes | None = None, limit_s: float = _LIMIT_S) -> 
     return done.stdout.decode(errors="replace").strip()
 
 
+OFF = "off"
+"""The state of a container that ended by itself, and well."""
+
+
 def containers(label: str, shown: str) -> Mapping[str, str]:
     """The value of `shown` (a label) -> the state, of all containers with this label."""
-    form = f'{{{{.Label "{shown}"}}}}\t{{{{.State}}}}'
+    form = f'{{{{.Label "{shown}"}}}}\t{{{{.State}}}}\t{{{{.Status}}}}'
     found = call("ps", "--all", "--filter", f"label={label}", "--format", form)
-    return dict(line.split("\t", 1) for line in found.splitlines() if "\t" in line)
+    rows = [line.split("\t", 2) for line in found.splitlines() if "\t" in line]
+    return {key: OFF if status.startswith("Exited (0)") else state for key, state, status in rows}

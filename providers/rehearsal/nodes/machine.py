@@ -116,11 +116,27 @@ def tell(store: Store, machine: Booted, *, now: bool = False) -> None:
 
 
 def restart(store: Store, machine: Booted) -> None:
-    """Boots it again, with the files that it has."""
+    """Boots it again, with the disk and the files that it has, at its address of now."""
     name = container(store, machine.key)
-    if docker.call("inspect", "--format", "{{.State.Running}}", name) == "true":
+    network = f'index .NetworkSettings.Networks "{NETWORK}"'
+    address = (
+        f"{{{{with {network}}}}}{{{{with .IPAMConfig}}}}{{{{.IPv4Address}}}}{{{{end}}}}{{{{end}}}}"
+    )
+    running, _, found = docker.call(
+        "inspect", "--format", f"{{{{.State.Running}}}} {address}", name
+    ).partition(" ")
+    if running == "true":
         docker.call("kill", name)
+    if found != machine.external_ip:
+        if found:
+            docker.call("network", "disconnect", "--force", NETWORK, name)
+        docker.call("network", "connect", "--ip", machine.external_ip, NETWORK, name)
     docker.call("start", name)
+
+
+def stop(store: Store, key: str) -> None:
+    """Powers it off; its disk stays."""
+    docker.call("stop", "--time", "10", container(store, key))
 
 
 def remove(store: Store, key: str) -> None:

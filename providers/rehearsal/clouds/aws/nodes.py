@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from providers.rehearsal.store import Store
 
 
+def existing(store: Store) -> frozenset[str]:
+    """The keys of all machines, also of those that are stopped."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        rows = Rows(store, db, store.now())
+        return frozenset(machine.key(PROVIDER, item.name) for item in instances.shown(rows))
+
+
 def booted(store: Store) -> tuple[Booted, ...]:
     """The machines that run now."""
     store.tables(SCHEMA)

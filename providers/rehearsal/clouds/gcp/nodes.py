@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from providers.rehearsal.store import Store
 
 
+def existing(store: Store) -> frozenset[str]:
+    """The keys of all machines, also of those that are stopped."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        return frozenset(machine.key(PROVIDER, vm.id) for vm in Rows(store, db, store.now()).vms())
+
+
 def booted(store: Store) -> tuple[Booted, ...]:
     """The machines that run now."""
     store.tables(SCHEMA)
