@@ -39,10 +39,10 @@ def table(
 
 
 def width() -> int:
-    """Columns for an answer: 96, or what the terminal has if that is more."""
+    """Columns for an answer: what the terminal has, from 80 to 160; 96 where there is none."""
     import shutil
 
-    return max(96, shutil.get_terminal_size((96, 24)).columns)
+    return min(max(80, shutil.get_terminal_size((96, 24)).columns), 160)
 
 
 def console() -> Console:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
 from providers.cli.options import add_spec, add_world
-from providers.cli.output import NOTHING, OK, complain, print_json
+from providers.cli.output import NOTHING, OK, complain, print_json, width
 from providers.errors import Problem, SpecError
 from providers.model.ask import RANKS
 from providers.model.worlds import REHEARSAL
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run_plan(options: argparse.Namespace) -> int:
     """Prints the plan of each declaration; NOTHING where one has no acceptable place."""
     from providers import api
-    from providers.planner import render
+    from providers.planner import brief, render
 
     worst = OK
     answers: list[dict[str, Any]] = []
@@ -34,7 +34,12 @@ def run_plan(options: argparse.Namespace) -> int:
         elif options.markdown:
             print(render.as_markdown(made, title=title), end="\n\n")
         else:
-            print(render.as_text(made, title=title), end="\n\n" if options.stack else "\n")
+            text = (
+                render.as_text(made, width(), title=title)
+                if options.explain
+                else brief.as_text(made, width(), title=title, details="the same with --explain")
+            )
+            print(text, end="\n\n" if options.stack else "\n")
         if made.best is None:
             from providers.planner.suggest import hints
 
@@ -142,6 +147,11 @@ def add_plan(commands: Any) -> None:
         "--json",
         action="store_true",
         help="candidates and rejections as one JSON object; of a stack a list of them",
+    )
+    form.add_argument(
+        "--explain",
+        action="store_true",
+        help="the order of the walk, every price's parts, and what was refused, by rule",
     )
     form.add_argument("--markdown", action="store_true", help="for a pull request")
     plan.set_defaults(run=run_plan)

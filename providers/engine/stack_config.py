@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem, SpecError
-from providers.model.stack import KEYS, max_spend_problem
+from providers.model.stack import KEYS, detail_problem, max_spend_problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -25,6 +25,8 @@ def keys(config: Mapping[str, Any]) -> list[Problem]:
     found = unknown_keys(config, secrets)
     path = "gpus:max_spend"
     if (wrong := max_spend_problem(path, config.get(path), as_text=True)) is not None:
+        found.append(wrong)
+    if (wrong := detail_problem("gpus:detail", config.get("gpus:detail"))) is not None:
         found.append(wrong)
     return [*found, *secret_settings(secrets)]
 

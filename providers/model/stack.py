@@ -7,7 +7,7 @@ from __future__ import annotations
 from providers.errors import Problem
 from providers.model.worlds import REHEARSAL, WORLDS
 
-KEYS = ("world", "clusters", "volumes", "max_spend")
+KEYS = ("world", "clusters", "volumes", "max_spend", "detail")
 """What a stack's configuration may say under `gpus:`."""
 RESERVED = frozenset(
     {
@@ -25,6 +25,8 @@ RESERVED = frozenset(
     }
 )
 """What no cluster says of itself."""
+DETAILS = ("short", "full")
+"""How much a preview says of each cluster's plan."""
 _MAX_SPEND_MOST = 1e9
 
 
@@ -42,6 +44,13 @@ def max_spend_problem(path: str, value: object, *, as_text: bool) -> Problem | N
         except (ValueError, OverflowError):
             pass
     return Problem(path, "US dollars a calendar month, more than 0", repr(value)[:80])
+
+
+def detail_problem(path: str, value: object) -> Problem | None:
+    """What is wrong with `detail`; None for nothing, and where it is not set."""
+    return (
+        None if value in (None, *DETAILS) else Problem(path, " or ".join(DETAILS), repr(value)[:80])
+    )
 
 
 def world_problem(path: str, value: object) -> Problem | None:

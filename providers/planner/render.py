@@ -120,7 +120,7 @@ def as_text(
     """For a terminal: the chosen place first, then why not another, at most `width` columns."""
     summary = summarize(plan, current)
     sizes = _sizes(summary, width)
-    lines = _wrapped(f"{title}: " if title else "", summary.asked, width)
+    lines = wrapped(f"{title}: " if title else "", summary.asked, width)
     lines += _each("  ", summary.meanings, width)
     lines += _provider_lines(summary, sizes, width)
     if summary.chosen is None:
@@ -134,9 +134,9 @@ def as_text(
         lines += [f"{'':{sizes[0]}} and {more:,} more"] if more else []
     lines.append("")
     for name, text in summary.facts:
-        lines += _wrapped(f"{name:<11} ", text, width)
+        lines += wrapped(f"{name:<11} ", text, width)
     lines += _refused_lines(summary, width)
-    lines += _wrapped(f"{'prices':<11} ", summary.prices, width) if summary.per_provider else []
+    lines += wrapped(f"{'prices':<11} ", summary.prices, width) if summary.per_provider else []
     lines += _each(f"{'note':<11} ", summary.further_notes, width)
     lines += _each(f"{'warning':<11} ", summary.warnings, width)
     return "\n".join(lines)
@@ -152,10 +152,10 @@ def _provider_lines(summary: PlanSummary, sizes: list[int], width: int) -> list[
     for row in summary.per_provider:
         chosen = row.candidate is summary.chosen
         lines.append(_line(row.candidate, sizes, width, ">" if chosen else ""))
-        lines += _wrapped(indent, price_text(row.candidate), width)
+        lines += wrapped(indent, price_text(row.candidate), width)
         lines += _each(indent, row.notes, width)
         if row.refused:
-            lines += _wrapped(f"{indent}not taken: ", row.refused, width)
+            lines += wrapped(f"{indent}not taken: ", row.refused, width)
     return lines
 
 
@@ -163,7 +163,7 @@ def _refused_lines(summary: PlanSummary, width: int) -> list[str]:
     counts = summary.refused_by_rule
     if not counts:
         return []
-    lines = _wrapped(f"{'refused':<11} ", f"{sum(counts.values()):,} offers", width)
+    lines = wrapped(f"{'refused':<11} ", f"{sum(counts.values()):,} offers", width)
     pad = max(map(len, counts))
     lines += [
         _clip(f"  {example.rule:<{pad}} {example.offers:>6,}  {example.text}", width)
@@ -280,7 +280,7 @@ def _clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
-def _wrapped(head: str, text: str, width: int) -> list[str]:
+def wrapped(head: str, text: str, width: int) -> list[str]:
     """The text behind its head, broken at spaces; further lines are indented as far as the head
     reaches.
     """
@@ -293,4 +293,4 @@ def _wrapped(head: str, text: str, width: int) -> list[str]:
 
 def _each(head: str, texts: Iterable[str], width: int) -> list[str]:
     """The lines of several texts, each behind the same head."""
-    return [line for text in texts for line in _wrapped(head, text, width)]
+    return [line for text in texts for line in wrapped(head, text, width)]

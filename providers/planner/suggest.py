@@ -114,6 +114,8 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
     ]
     out += [("left out", text) for text in _absent(plan)]
     best = plan.best
+    if best is not None and (text := _dearer_order(plan, best)):
+        out.append(("cheaper", text))
     if (
         best is not None
         and (least := stranger(plan)) is not None
@@ -137,6 +139,27 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
             ("suspect", f"not bought: {doubted.text}{more}; accept_suspect_prices: true would")
         )
     return out
+
+
+def _dearer_order(plan: Plan, best: Candidate) -> str:
+    """What the declared order costs more than the cheapest place of the same choice and kind of
+    capacity; nothing where that is the first.
+    """
+    least = min(
+        (
+            each
+            for each in plan.candidates
+            if (each.entry, each.capacity) == (best.entry, best.capacity)
+        ),
+        key=lambda each: each.micro_usd or 0,
+    )
+    more = (best.micro_usd or 0) - (least.micro_usd or 0)
+    if more <= 0 or plan.ask.rank == PRICE:
+        return ""
+    return (
+        f"rank: {plan.ask.rank} costs {per_hour(more)} more than the cheapest: rank: price takes"
+        f" {place_text(least)} at {per_hour(least.micro_usd)}"
+    )
 
 
 def stranger(plan: Plan) -> Candidate | None:

@@ -64,7 +64,6 @@ def answer(
 
     `declared` are the names of the program's clusters, as far as they are known.
     """
-    from providers.planner import render
     from providers.planner.describe import change_line
     from providers.planner.summary import CurrentCost
     from providers.plugin import inputs
@@ -77,7 +76,7 @@ def answer(
         fields = {
             key: value
             for key, value in arguments.items()
-            if key not in ("urn", "running_usd_per_hour")
+            if key not in ("urn", "running_usd_per_hour", "detail")
         }
         spec = inputs.spec_of({"cluster": name, **fields})
         ask, setup = spec.ask(), spec.setup()
@@ -100,7 +99,7 @@ def answer(
         running = change(plan, seen, also)
     best = plan.best
     out: dict[str, Any] = {
-        "text": render.as_text(plan, WIDTH, title=name, current=running),
+        "text": _text(plan, name, running, seen, full=arguments.get("detail") == "full"),
         "candidates": len(plan.candidates),
         "change": (
             running.change
@@ -126,6 +125,38 @@ def answer(
     if plan.worst_micro_usd is not None:
         out["worst_usd_per_hour"] = usd(plan.worst_micro_usd)
     return out
+
+
+def _text(
+    plan: Plan,
+    name: str,
+    running: CurrentCost,
+    seen: PreviewContext | None,
+    *,
+    full: bool,
+) -> str:
+    """What the preview shows of a cluster: one line where nothing changes, and the choice in a few
+    lines otherwise.
+    """
+    from providers.engine.reconcile.on_preview import NOTHING
+    from providers.planner import brief, render
+
+    if full:
+        return render.as_text(plan, WIDTH, title=name, current=running)
+    if (
+        seen is not None
+        and seen.action == KEEP
+        and running.change.startswith(NOTHING)
+        and not running.facts
+    ):
+        return fitted(f"{name}: {running.change}")
+    return brief.as_text(
+        plan,
+        WIDTH,
+        title=name,
+        current=running,
+        details=f"gpus plan -s STACK --cluster {name} --explain, or gpus:detail: full",
+    )
 
 
 def fitted(text: str) -> str:

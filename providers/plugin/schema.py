@@ -321,6 +321,7 @@ _PLAN_INPUTS: dict[str, Any] = {
     "urn": _described(
         _STRING, "The cluster's URN: the table is shown under it, against what runs there now."
     ),
+    "detail": _described(_STRING, "`short`, the default, or `full`: how much `text` says."),
     "running_usd_per_hour": _described(
         _NUMBER,
         "What runs now costs this, for the change per hour; 0 for nothing. Not needed with `urn`.",
@@ -329,7 +330,7 @@ _PLAN_INPUTS: dict[str, Any] = {
 }
 
 _PLAN_OUTPUTS: dict[str, Any] = {
-    "text": _described(_STRING, "The whole plan, at most 96 columns wide."),
+    "text": _described(_STRING, "The plan, at most 96 columns wide."),
     "chosen": _described(_mapped(_ANY), "The first candidate; absent when nothing is acceptable."),
     "price_usd_per_hour": _described(_NUMBER, "The chosen one's price, all nodes."),
     "worst_usd_per_hour": _described(_NUMBER, "The dearest acceptable candidate's price."),

@@ -12,7 +12,7 @@ import pulumi
 
 from providers.model.screen import screened
 from providers.model.worlds import REHEARSAL
-from providers.resources.config import account_settings, max_spend_of, with_files
+from providers.resources.config import account_settings, detail_of, max_spend_of, with_files
 from providers.resources.network import ManagedNetwork
 from providers.resources.program import end_quietly, end_with, made_once
 
@@ -154,7 +154,7 @@ class GpuCluster(pulumi.CustomResource):
         """The plan, asked for once the cluster itself was checked and compared: the plugin then
         knows what it runs and shows the table.
         """
-        known: dict[str, Any] = {"urn": await self.urn.future()}
+        known: dict[str, Any] = {"urn": await self.urn.future(), "detail": detail_of()}
         for key, value in arguments.items():
             given = pulumi.Output.from_input(value)
             if await given.is_known() and not await given.is_secret():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import pulumi
 
 from providers.errors import SpecError
-from providers.model.stack import max_spend_problem
+from providers.model.stack import DETAILS, detail_problem, max_spend_problem
 from providers.model.worlds import LIVE
 from providers.resources.program import end_with
 
@@ -63,6 +63,14 @@ def max_spend_of() -> float | None:
     if (wrong := max_spend_problem("gpus:max_spend", text, as_text=True)) is not None:
         refuse([wrong])
     return None if text is None else float(text)
+
+
+def detail_of() -> str:
+    """`gpus:detail` of the stack's configuration: how much a preview says of each plan."""
+    text = pulumi.Config("gpus").get("detail")
+    if (wrong := detail_problem("gpus:detail", text)) is not None:
+        refuse([wrong])
+    return text or DETAILS[0]
 
 
 def check_keys() -> None:

@@ -122,7 +122,7 @@ def test_a_home_that_cannot_be_used_is_a_line_at_preview_and_stops_an_up(project
     (made.folder / "no-folder").write_text("")
     home, made.env["GPUS_HOME"] = made.env["GPUS_HOME"], str(made.folder / "no-folder")
     shown = made.preview()
-    assert "best per provider" in shown and "Errno" not in shown
+    assert "buys  " in shown and "Errno" not in shown
     said = " ".join(made.up(fails=True).split())
     assert (
         "wanted a folder for what is kept between runs" in said

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
 
 
+NOTHING = "none"
+"""What a change begins with that changes nothing."""
+
+
 class PreviewCase(NamedTuple):
     """`new_micro_usd` is what the plan's first place costs per hour; None where that is unknown or
     there is none. `on_loss` and `on_ttl` are the declaration's.
@@ -70,7 +74,9 @@ def stays(case: PreviewCase) -> str:
         return _still(record)
     if case.replicas not in (0, record.placement.nodes):
         return _resized(case)
-    return f"none: {what(record)} stays, at {per_hour(record.price.micro_usd)} since its launch"
+    return (
+        f"{NOTHING}: {what(record)} stays, at {per_hour(record.price.micro_usd)} since its launch"
+    )
 
 
 def _resized(case: PreviewCase) -> str:
@@ -92,14 +98,14 @@ def stays_drifted(case: PreviewCase) -> str:
     if record.reasons:
         return _still(record)
     now = per_hour(record.price.micro_usd)
-    return f"none: {what(record)} stays, at {now} now: {drift.text(record)}"
+    return f"{NOTHING}: {what(record)} stays, at {now} now: {drift.text(record)}"
 
 
 def repaired(case: PreviewCase) -> str:
     """What `on_loss` does about machines that are lost, and what that comes to."""
     record, now = case.record, per_hour(case.record.price.micro_usd)
     if not record.reasons:
-        return f"none: {what(record)} is degraded, and `on_loss: report` leaves it so"
+        return f"{NOTHING}: {what(record)} is degraded, and `on_loss: report` leaves it so"
     if case.on_loss == REPLACE_NODE:
         return (
             f"{record.detail}: gets as many again in {record.placement.where}, beside the"
@@ -116,7 +122,7 @@ def stays_stopped(case: PreviewCase) -> str:
     """What a stopped machine costs."""
     if case.record.status != STOPPED:
         return stays(case)
-    return f"none: {what(case.record)} is stopped, only its disks are billed"
+    return f"{NOTHING}: {what(case.record)} is stopped, only its disks are billed"
 
 
 def stays_failed(case: PreviewCase) -> str:
@@ -124,20 +130,21 @@ def stays_failed(case: PreviewCase) -> str:
     if case.record.reasons:
         return _still(case.record)
     cost = per_hour(case.record.price.micro_usd)
-    return f"none: {what(case.record)} has failed and stays, at {cost}; change `run` for a new one"
+    failed = f"{what(case.record)} has failed and stays"
+    return f"{NOTHING}: {failed}, at {cost}; change `run` for a new one"
 
 
 def stays_ended(case: PreviewCase) -> str:
     """When its limit ended it, and how to get a new one."""
     disk = "; its disk is kept, and billed, until then or destroy" if case.on_ttl == "keep" else ""
     at = _ended_at(case.record)
-    return f"none: it ended{at} by its ttl; change `run` to get a new one{disk}"
+    return f"{NOTHING}: it ended{at} by its ttl; change `run` to get a new one{disk}"
 
 
 def stays_done(case: PreviewCase) -> str:
     """How the job ended."""
     how = "has succeeded" if case.record.status == ENDED else "has failed"
-    return f"none: the job {how}, nothing runs; change `run` for another one"
+    return f"{NOTHING}: the job {how}, nothing runs; change `run` for another one"
 
 
 # What a replacement takes away
@@ -217,7 +224,7 @@ def unless_it_serves(case: DiffCase) -> Difference:
 
 
 def _still(record: ClusterRecord) -> str:
-    return f"none: {what(record)} is {record.status}: {record.reasons[0]}"
+    return f"{NOTHING}: {what(record)} is {record.status}: {record.reasons[0]}"
 
 
 def _ended_at(record: ClusterRecord) -> str:

@@ -39,8 +39,12 @@ def test_plan_json_is_one_object_with_candidates_and_rejections(capsys) -> None:
 
 
 def test_plan_text_and_markdown_name_the_chosen_place(capsys) -> None:
-    """Text marks the chosen row and stays within 96 columns; Markdown marks it in a table."""
+    """The short text begins with it, the whole one marks its row, both within 96 columns; Markdown
+    marks it in a table.
+    """
     code, out, _ = run(capsys, "plan", "H100:8", "--max-price", "100")
+    assert code == 0 and "\nbuys " in out and "best per provider" not in out
+    code, out, _ = run(capsys, "plan", "H100:8", "--max-price", "100", "--explain")
     assert code == 0
     assert sum(line.startswith(">") for line in out.splitlines()) == 1
     assert max(map(len, out.splitlines())) <= 96

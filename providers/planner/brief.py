@@ -1,0 +1,102 @@
+"""A plan in a few lines: what would be bought, what it costs, and what else there is. Owns layout;
+pure. The whole table is `render.as_text`'s, and is shown where nothing is acceptable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.model import duration
+from providers.model.money import per_hour, usd
+from providers.planner import render, rules
+from providers.planner.describe import per_month, place_text
+from providers.planner.summary import summarize
+
+if TYPE_CHECKING:
+    from providers.planner.plan import Plan
+    from providers.planner.summary import CurrentCost
+
+_HEAD = 11
+_ASKED_LINES = 2
+
+
+def as_text(
+    plan: Plan,
+    width: int = render.WIDTH,
+    *,
+    title: str = "",
+    current: CurrentCost | None = None,
+    details: str = "",
+) -> str:
+    """The choice first, at most `width` columns. `details` is the command that shows the whole
+    plan.
+    """
+    summary = summarize(plan, current)
+    best, worst = summary.chosen, plan.worst_micro_usd
+    if best is None or worst is None:
+        return render.as_text(plan, width, title=title, current=current)
+    ttl_s = plan.ask.entries[best.entry].ttl_s or 0
+    lines = render.wrapped(f"{title}: " if title else "", summary.asked, width)
+    if len(lines) > _ASKED_LINES:
+        lines = [*lines[: _ASKED_LINES - 1], f"{lines[_ASKED_LINES - 1][: width - 2]} …"]
+    rows = [
+        ("buys", place_text(best)),
+        ("price", _price(best.micro_usd, ttl_s, best.offer.left_out)),
+    ]
+    facts = dict(summary.facts)
+    dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
+    if worst != best.micro_usd:
+        rows.append(("at worst", f"{_price(worst, ttl_s, short=True)}: {place_text(dearest)}"))
+    others = [
+        row.candidate
+        for row in summary.per_provider
+        if row.candidate is not best and not row.refused
+    ]
+    rows += [
+        ("" if index else "or", f"{place_text(other)} {per_hour(other.micro_usd)}")
+        for index, other in enumerate(others)
+    ]
+    if more := len(plan.candidates) - 1 - len(others):
+        rows.append(("" if others else "or", f"{more:,} more place{'s' if more > 1 else ''}"))
+    if passed := _passed_over(plan, best.entry):
+        rows.append(("instead of", passed))
+    rows += [(name, text) for name, text in facts.items() if name != "worst case"]
+    chosen = next(row for row in summary.per_provider if row.candidate is best)
+    rows += [("note", text) for text in chosen.notes]
+    rows += [("warning", text) for text in summary.warnings]
+    rows += [("details", details)] if details else []
+    for name, text in rows:
+        lines += render.wrapped(f"{name:<{_HEAD}} ", text, width)
+    return "\n".join(lines)
+
+
+def _price(micro_usd: int | None, ttl_s: int, left_out: str = "", *, short: bool = False) -> str:
+    """`$9.71/h, $194.20 for its ttl of 20h; not in it: egress`; a month where nothing ends it."""
+    if micro_usd is None:
+        return "no price"
+    run = (
+        f"${usd(micro_usd) * ttl_s / 3_600:,.2f}"
+        f"{'' if short else f' for its ttl of {duration.text(ttl_s)}'}"
+        if ttl_s
+        else per_month(micro_usd)
+    )
+    without = f"; not in it: {left_out.replace('; ', ', ')}" if left_out else ""
+    return f"{per_hour(micro_usd)}, {run}{without}"
+
+
+def _passed_over(plan: Plan, chosen: int) -> str:
+    """The choices before the one that is taken, of which no place is acceptable, and by which
+    rules.
+    """
+    texts = []
+    for index, entry in enumerate(plan.ask.entries[:chosen]):
+        counts: dict[str, int] = {}
+        for rule, at in plan.refused.values():
+            if at == index:
+                counts[rules.NAMES[rule]] = counts.get(rules.NAMES[rule], 0) + 1
+        why = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
+        texts.append(
+            f"{rules.title(entry)}:{entry.gpu_count}: no place is acceptable"
+            f" ({why or 'none is listed'})"
+        )
+    return "; ".join(texts)

@@ -1,0 +1,101 @@
+"""The few lines that a preview shows: the choice, its price, the worst, and what else there is."""
+
+import pytest
+
+import providers
+from providers.catalog.table import table
+from providers.engine import stack_config
+from providers.model.ask import PRICE, Ask, Choice
+from providers.model.capability import Capabilities
+from providers.model.offer import Offer
+from providers.planner import brief, render
+from providers.planner.plan import make
+from providers.planner.summary import CurrentCost
+
+ON_DEMAND = frozenset({"on-demand"})
+BOTH = {name: Capabilities(name, capacities=ON_DEMAND) for name in ("alpha", "beta")}
+
+
+def offer(provider, zone, usd):
+    """A machine with eight H100 at this price in dollars per hour."""
+    return Offer(
+        *(provider, zone[:-2], zone, "m8", "H100", 8.0, "on-demand", round(usd * 1_000_000)),
+        *("2026-07-30", "list"),
+    )
+
+
+OFFERS = [offer("alpha", "a-1", 20), offer("alpha", "b-1", 12.5), offer("beta", "c-1", 30)]
+
+
+def plan(offers=OFFERS, **more):
+    entries = more.pop("entries", (Choice("H100", 8),))
+    return make(Ask(entries, **more), table(offers), BOTH)
+
+
+def rows(text):
+    """The first words of each line, but for continued ones."""
+    return [line.split("  ")[0].strip() for line in text.splitlines() if not line.startswith(" ")]
+
+
+def test_the_choice_the_price_the_worst_and_the_other_providers_are_told() -> None:
+    """One line each, with the number of further places."""
+    text = brief.as_text(plan(rank=PRICE), 120, title="train", current=CurrentCost(0), details="x")
+    assert rows(text)[1:] == ["buys", "price", "at worst", "or", "change", "details"]
+    assert "b-1" in text.splitlines()[1]
+    assert "$12.50/h, $9,125/month" in text and "at worst    $30.00/h" in text
+    assert "1 more place" in text and "+$12.50/h; nothing runs now" in text
+
+
+def test_what_has_a_ttl_is_told_by_its_run_and_not_by_the_month() -> None:
+    """Hours are known, so the sum is."""
+    text = brief.as_text(plan(entries=(Choice("H100", 8, ttl_s=7_200),), rank=PRICE), 120)
+    assert "$12.50/h, $25.00 for its ttl of 2h" in text and "month" not in text
+
+
+def test_one_place_alone_has_no_worst_and_no_other() -> None:
+    """Nothing to choose, nothing to read."""
+    text = brief.as_text(plan(OFFERS[:1]))
+    assert "at worst" not in text and "more place" not in text
+
+
+def test_an_order_that_costs_more_than_the_cheapest_says_how_much_and_what_would_not() -> None:
+    """The declared order of providers is kept, and its price told."""
+    dear = brief.as_text(plan(rank="preference", providers=("beta", "alpha")), 200, details="more")
+    assert (
+        "rank: preference costs $17.50/h more than the cheapest: rank: price takes alpha b-1"
+        in dear
+    )
+    assert "cheaper" not in brief.as_text(plan(rank=PRICE))
+
+
+def test_choices_that_were_passed_over_say_by_which_rules() -> None:
+    """A fallback is taken only because nothing of the first choice is acceptable."""
+    text = brief.as_text(plan(entries=(Choice("H200", 8), Choice("H100", 8)), rank=PRICE), 200)
+    assert "instead of  H200:8: no place is acceptable (none is listed)" in text
+
+
+def test_nothing_acceptable_shows_the_whole_plan() -> None:
+    """Then what was refused decides."""
+    made = plan(max_price_micro_usd=1)
+    assert brief.as_text(made) == render.as_text(made)
+
+
+@pytest.mark.parametrize("gpu", ["H100:8", "L4:1", "A100-80GB:4"])
+def test_it_fits_twelve_lines_of_eighty_columns(gpu) -> None:
+    """For one cluster, with what is on offer in the catalog."""
+    text = brief.as_text(
+        providers.plan(gpu, fallback=["H200:8"], spot="prefer", max_price_per_hour=90),
+        80,
+        title="train",
+        current=CurrentCost(0),
+        details="gpus plan -s STACK --cluster train --explain, or gpus:detail: full",
+    )
+    assert len(text.splitlines()) <= 12 and max(map(len, text.splitlines())) <= 80, text
+
+
+@pytest.mark.parametrize("value", ["all", "", 1, True])
+def test_detail_is_short_or_full(value) -> None:
+    """Anything else is told with what it may be."""
+    (problem,) = stack_config.keys({"gpus:detail": value})
+    assert str(problem).startswith("gpus:detail: wanted short or full, found")
+    assert [stack_config.keys({"gpus:detail": each}) for each in ("short", "full")] == [[], []]
