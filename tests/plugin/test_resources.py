@@ -1,5 +1,6 @@
 """What happens in the program: the parts that need no engine."""
 
+import asyncio
 import contextvars
 from typing import cast
 
@@ -44,6 +45,17 @@ class Recorded(pulumi.runtime.Mocks):
         return {}
 
 
+@pytest.fixture
+def loop():
+    """Pulumi's mocks take the thread's event loop, which another test may have ended."""
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield made
+    asyncio.set_event_loop(None)
+    made.close()
+
+
+@pytest.mark.usefixtures("loop")
 def test_a_program_mounts_its_volume_where_that_stands() -> None:
     """The cluster's inputs say which volume it is; the user wrote its name and a path."""
     recorded = Recorded()
