@@ -58,8 +58,7 @@ def loop():
 @pytest.mark.usefixtures("loop")
 def test_a_program_mounts_its_volume_where_that_stands() -> None:
     """The cluster's inputs say which volume it is; the user wrote its name and a path."""
-    recorded = Recorded()
-    pulumi.runtime.set_mocks(recorded)
+    recorded, loop = Recorded(), asyncio.new_event_loop()
 
     @pulumi.runtime.test
     def declared():
@@ -73,7 +72,16 @@ def test_a_program_mounts_its_volume_where_that_stands() -> None:
         )
         return made.urn
 
-    declared()
+    def run():
+        pulumi.runtime.set_mocks(recorded)
+        declared()
+
+    asyncio.set_event_loop(loop)
+    try:
+        contextvars.copy_context().run(run)
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
     volume, train = recorded.made["data"], recorded.made["train"]
     assert (volume["volume"], volume["owner"], volume["size_gib"]) == ("data", "0123456789ab", 200)
     where = {"provider": "gcp", "place": "us-central1-a", "type": "pd-balanced"}
