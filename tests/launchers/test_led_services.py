@@ -22,7 +22,8 @@ pytestmark = [
     pytest.mark.skipif(SSHD is None, reason="needs OpenSSH's server: openssh-server"),
 ]
 
-LEADER, OTHER = "127.0.0.2", "127.0.0.3"
+LEADER, OTHER = (f"127.0.{os.getpid() % 200 + 20}.{number}" for number in (2, 3))
+"""Of this process: the ports at which nodes meet are fixed."""
 SERVER = """
 import http.server, os, re, socket, sys, threading, time
 line = " ".join(sys.argv)
@@ -38,7 +39,7 @@ if rank == 0:
         def do_GET(self):
             self.send_response(200); self.end_headers()
         def log_message(self, *_): pass
-    server = http.server.HTTPServer(("127.0.0.2", int(of("port"))), Answer)
+    server = http.server.HTTPServer((at, int(of("port"))), Answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     met.recv(1)
     time.sleep(600)  # as a server whose workers are gone hangs
