@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.acceptance.verdict import Verdict
+    from providers.adhoc.machine import AsyncMachine
 
 _STYLES = {"ok": "green", "poor": "yellow", "wrong": "red", "unknown": "dim"}
 
@@ -59,7 +60,6 @@ def _ordered(gpu: str | None) -> tuple[str, int]:
 
 
 def _there(options: argparse.Namespace, mode: str) -> list[tuple[str, Mapping[str, Any], Verdict]]:
-    from providers.acceptance.between import judge as together
     from providers.acceptance.judge import judge
     from providers.adhoc.sync import portal
     from providers.cli.adhoc import one
@@ -75,10 +75,22 @@ def _there(options: argparse.Namespace, mode: str) -> list[tuple[str, Mapping[st
         title = f"{options.name}-{number}" if len(record.machines) > 1 else options.name
         found.append((title, answer, judge(answer, sold.gpu_type, sold.gpu_count)))
     if len(which) > 1:
-        answers, fabric = portal().run(machine.inner.measured_between(mode))
-        joined = {**answers[0], "between": [answer.get("between") for answer in answers]}
-        found.append((f"{options.name}, between its machines", joined, together(answers, fabric)))
+        found.append((f"{options.name}, between its machines", *_between(machine.inner, mode)))
     return found
+
+
+def _between(machine: AsyncMachine, mode: str) -> tuple[Mapping[str, Any], Verdict]:
+    """(answers as one, verdict) of what is between its machines; unknown where none answers."""
+    from providers.acceptance.between import NAME, judge
+    from providers.acceptance.verdict import UNKNOWN, Check, Verdict
+    from providers.adhoc.sync import portal
+
+    try:
+        answers, fabric = portal().run(machine.measured_between(mode))
+    except GpusError as error:
+        return {}, Verdict((Check(NAME, "", "", UNKNOWN, str(error)),))
+    joined = {**answers[0], "between": [answer.get("between") for answer in answers]}
+    return joined, judge(answers, fabric)
 
 
 def _as_json(title: str, answer: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:

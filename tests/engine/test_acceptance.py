@@ -13,9 +13,10 @@ from providers.engine import operations
 from providers.engine.journal import orders as order_table
 from providers.engine.market import planning
 from providers.engine.readiness import access
-from providers.errors import AllFailed, SpecError
+from providers.errors import AllFailed, GpusError, SpecError
 from providers.model.spec import read_cluster
 from providers.model.workload import ROOT
+from providers.rehearsal import played_answer
 from providers.rehearsal.node import StandInProbe
 from providers.rehearsal.script import unpacked
 from tests.engine.test_what_has_ended import MACHINE, VERTEX, Rig
@@ -154,6 +155,19 @@ def test_what_is_between_the_machines_of_a_cluster_is_measured_by_command(rig) -
     assert [each["went"] for each in found[-1]["measured"]["between"]] == [["Socket"]] * 2
 
 
+def test_machines_that_do_not_answer_together_keep_their_own_tables(rig, monkeypatch) -> None:
+    rig.create(EFA)
+
+    def none(*_):
+        raise GpusError("wanted an all-reduce of 2 machines, found no answer within 120 s")
+
+    monkeypatch.setattr(played_answer, "between", none)
+    code, out, _ = rig.gpus("accept", "t", "--json")
+    found = json.loads(out)
+    assert code == 0 and [each["verdict"] for each in found] == ["pass"] * 3
+    assert "found no answer within 120 s" in found[-1]["unknown"][0]
+
+
 def test_two_failures_in_a_row_end_the_buying_at_a_cloud(rig) -> None:
     """Another zone would sell the same kind of machine; each try costs money."""
     rig.gpus(*"rehearse fault gcp node.accept tcp-links --times always".split())
@@ -181,8 +195,6 @@ def test_where_no_host_passes_nothing_is_left(rig) -> None:
 
 def test_a_machine_that_cannot_be_measured_is_kept_and_said(rig, monkeypatch) -> None:
     """No answer is no verdict: an image without Python must not cost a machine at every place."""
-    from providers.errors import GpusError
-    from providers.rehearsal import played_answer
 
     async def none(*_):
         raise GpusError("wanted the machine's measurements, found none: no Python is there")
