@@ -87,3 +87,17 @@ def test_a_reported_loss_is_left_so_until_another_number_is_declared(lab) -> Non
     kept = run(operations.update(world, seen, declared(3, "report")))
     assert kept.status == "degraded" and len(lab.alive) == 2
     assert len(run(operations.update(world, kept, declared(4, "report"))).handles) == 4
+
+
+def test_replicas_are_told_of_each_other_only_where_there_are_others(lab) -> None:
+    """Where nobody can log in, an edit that concerns no replica goes through; after others came,
+    one that could not be told is a reason that stays until it is.
+    """
+    world, before = made(lab)
+    before = before._replace(applied=(*before.applied, ("work", "0123456789ab")))
+    assert run(operations.update(world, before, declared(2))).reasons == ()
+    after = run(operations.update(world, before, declared(3)))
+    assert "the replicas do not all know each other" in after.reasons[0]
+    assert dict(after.applied)["untold"] == "yes" and len(after.handles) == 3
+    again = run(operations.update(world, after, declared(3)))
+    assert again.handles == after.handles and "do not all know" in again.reasons[0]

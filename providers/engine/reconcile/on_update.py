@@ -14,7 +14,7 @@ from providers.engine.reconcile import drift
 from providers.engine.reconcile.condition import Classified, Condition, classify, condition_of
 from providers.engine.reconcile.lost_place import block_lost_place
 from providers.engine.reconcile.status import REPLACE_NODE, REPORT
-from providers.engine.record import to_release
+from providers.engine.record import UNTOLD, to_release
 from providers.errors import GpusError
 from providers.model.machine import DRIFTED, ENDED, STOPPED
 from providers.planner.check import satisfied
@@ -225,7 +225,10 @@ async def _replicas(case: UpdateCase) -> ClusterRecord:
     from providers.engine.reconcile.replicas import resized, shared
 
     after = await resized(case.world, case.before, case.spec, case.after, case.stop)
-    return after if after.reasons else await shared(case.world, after)
+    others = after.handles != case.before.handles or case.classified.joined is not None
+    if after.reasons or not (others or UNTOLD in dict(after.applied)):
+        return after
+    return await shared(case.world, after)
 
 
 async def _release_leftovers(case: UpdateCase) -> ClusterRecord | None:
