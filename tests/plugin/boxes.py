@@ -138,8 +138,24 @@ class Box:
                     found.append(int(place.name))
         return found
 
+    def logins(self) -> list[int]:
+        """The processes of the server's that hold a connection."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                words = place.read_text().rpartition(")")[2].split()
+                if int(words[1]) == self.server.pid:
+                    found.append(int(place.parent.name))
+        return found
+
+    def connections(self) -> int:
+        """How often somebody connected and logged in."""
+        return (self.folder / "log").read_text().count("Accepted publickey")
+
     def power_off(self) -> None:
         """Unplugs it: the server and all that runs there end at once."""
+        for pid in self.logins():
+            os.kill(pid, signal.SIGKILL)
         self.server.terminate()
         self.server.wait()
         while found := self.processes():

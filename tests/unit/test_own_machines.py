@@ -63,6 +63,7 @@ def test_a_release_ends_the_whole_process_tree_and_leaves_only_the_log(here) -> 
     until(lambda: here.status(handle) == GONE)
     assert (running("GPUS_LEASE=token-tree"), here.cards()) == ([], [])
     assert here.files() == ["logs/token-tree.log"]
+    until(lambda: not running(f"GPUS_KEEPER={here.folder}/leases/token-tree/own"), 5)
     assert "begun" in here.adapter().log(handle)
 
 

@@ -23,7 +23,7 @@ NAME = "ssh"
 ENTER = '. "${GPUS_AGENT_ROOT:-/var/tmp/gpus}/leases/%s/own/env" || exit 255; '
 """What precedes a command on a machine: it runs in its lease."""
 
-DONE = 'env -u GPUS_LEASE GPUS_VERB=done sh "$GPUS_LEASE_FOLDER/agent"'
+DONE = 'env -u GPUS_LEASE_FOLDER GPUS_VERB=done sh "$GPUS_LEASE_FOLDER/agent"'
 """How what runs in a lease ends it."""
 
 CAPABILITIES = Capabilities(

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from providers.adapters.base import ConsoleLog, KeylessMarket, OffersByAsk, Remarks
 from providers.adapters.ssh import agent, offers, transport
 from providers.adapters.ssh.errors import PROVIDER, error
+from providers.adapters.ssh.taking import Choice, all_or_none, at_once, secrets
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -38,7 +40,6 @@ from providers.model.machine import (
     Node,
     Ticket,
 )
-from providers.model.secret import referred
 from providers.model.worlds import LIVE
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from providers.model.machine import Order
     from providers.model.offer import Candidate, Offer
 
-A = TypeVar("A")
-B = TypeVar("B")
 MISSING = (
     "wanted an inventory of your machines, found none; write one and set ssh:inventory to its path"
     " (docs/providers/ssh.md)"
@@ -59,7 +58,8 @@ MISSING = (
 STATES = {"running": RUNNING, "starting": STARTING, "stopping": STOPPING, "lost": PREEMPTED}
 OVER = {"ended": "its time was over", "done": "what ran there is done"}
 """How a lease ends that nobody released."""
-AT_ONCE = 16
+LATELY_S = 30.0
+"""How long what a machine told of its cards serves an order."""
 
 
 class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
@@ -81,6 +81,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         self._now = now
         self._untouched = untouched
         self._remarks: tuple[str, ...] = ()
+        self._facts: dict[Machine, tuple[float, offers.Look]] = {}
 
     @property
     def not_configured(self) -> str:
@@ -109,11 +110,24 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
         def look(machine: Machine) -> offers.Look | CloudError:
             try:
-                return offers.Look(machine, self._ask(machine, program))
+                told = offers.Look(machine, self._ask(machine, program))
             except CloudError as failed:
                 return failed
+            if program.verb == "facts":
+                self._facts[machine] = (time.monotonic(), told)
+            return told
 
-        return _at_once(look, machines)
+        return at_once(look, machines)
+
+    def _lately(self, machines: Sequence[Machine]) -> list[offers.Look | CloudError]:
+        """What each machine told of its cards lately; asked anew where that was not just now. What
+        somebody else took since refuses itself.
+        """
+        since = time.monotonic() - LATELY_S
+        known = [self._facts.get(each) for each in machines]
+        if all(each is not None and each[0] > since for each in known):
+            return [each[1] for each in known if each is not None]
+        return self._looks(machines, agent.program("facts"))
 
     def _machines(self, section: Mapping[str, object] | None = None) -> list[Machine]:
         return [
@@ -181,44 +195,43 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
     def submit(self, order: Order) -> Ticket:
         """Takes the cards: on one machine, or on as many as there are nodes, all or none.
 
-        The machines are asked first, which changes nothing. Raises the refusal; HalfMade with what
-        was taken where it could not be given back at once.
+        Raises the refusal; HalfMade with what was taken where it could not be given back at once.
         """
         placed = order.candidates[0]
-        taken: list[Handle] = []
         refusals: list[CloudError] = []
         # Made-up machines run nothing, and are told nothing.
         values = secrets(order, os.environ) if self.world == LIVE else {}
-        for machine, cards in self._choices(order, refusals):
-            if len(taken) == placed.nodes:
-                break
+        choices = self._choices(order, refusals)
+
+        def take(rank: int, choice: Choice) -> Handle | CloudError:
             try:
-                program = agent.take(order, placed, len(taken), cards, values)
-                self._ask(machine, program, token=order.token)
-            except (NoCapacity, Unsupported, BadCredentials) as refused:
-                refusals.append(refused)
-            except CloudError:
-                if taken:
-                    self._give_back(taken, placed)
-                raise
-            else:
-                taken.append(_handle(machine, order.token))
+                program = agent.take(order, placed, rank, choice.cards, values)
+                self._ask(choice.machine, program, token=order.token)
+            except CloudError as failed:
+                return failed
+            return _handle(choice.machine, order.token)
+
+        def drop(handle: Handle) -> None:
+            self._ask(self._of(handle)[0], agent.program("drop", order.token))
+
+        taken = all_or_none(take, drop, choices, placed.nodes, refusals)
         if len(taken) == placed.nodes:
-            return self.poll(Ticket(order, "waiting", (), placed, tuple(taken)))
-        self._give_back(taken, placed)
+            ticket = Ticket(order, "waiting", (), placed, tuple(taken))
+            try:
+                return self.poll(ticket)
+            except (Transient, RateLimited):
+                return ticket
         if refusals:
             raise refusals[0]
         raise NoCapacity(
             f"ssh: wanted {placed.nodes} machines with {placed.gpu_count} free"
-            f" {placed.gpu_type}, found {len(taken)}",
+            f" {placed.gpu_type}, found {len(choices)}",
             provider=PROVIDER,
             code="taken",
             block_s=60.0,
         )
 
-    def _choices(
-        self, order: Order, refusals: list[CloudError]
-    ) -> list[tuple[Machine, Sequence[str]]]:
+    def _choices(self, order: Order, refusals: list[CloudError]) -> list[Choice]:
         """The machines to ask, in the inventory's order, each with the cards that it may lend."""
         placed = order.candidates[0]
         section = dict(order.setup.options)
@@ -233,9 +246,9 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         machines = [
             each for each in self._machines(section) if not named or each.name == placed.zone
         ]
-        found: list[tuple[Machine, Sequence[str]]] = []
+        found: list[Choice] = []
         each_most = None if placed.micro_usd is None else placed.micro_usd / placed.nodes
-        for look in self._looks(machines, agent.program("facts")):
+        for look in self._lately(machines):
             if isinstance(look, CloudError):
                 refusals.append(_before(look))
                 continue
@@ -249,28 +262,15 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
                 for card in offers.usable(look.machine, facts)
                 if card.model == placed.gpu_type
             ]
-            found.append((look.machine, cards))
+            left = len(offers.free(look.machine, facts, placed.gpu_type))
+            found.append(Choice(look.machine, cards, left >= placed.gpu_count))
         return found
 
-    def _give_back(self, taken: Sequence[Handle], placed: Candidate) -> None:
-        """Ends what was taken of an order that cannot be whole."""
-        try:
-            for handle in taken:
-                self.delete(handle)
-        except CloudError as failed:
-            raise HalfMade(
-                f"ssh: {len(taken)} of {placed.nodes} machines were taken, and are to be given"
-                " back",
-                handles=taken,
-                provider=PROVIDER,
-                code=failed.code,
-            ) from failed
-
     def poll(self, ticket: Ticket) -> Ticket:
-        """Done once every lease runs. Raises OfferGone, or HalfMade with the rest, where somebody
-        has released one meanwhile.
+        """Done once every lease runs; begins those that were held until all were had. Raises
+        OfferGone, or HalfMade with the rest, where somebody has released one meanwhile.
         """
-        nodes = self.observe(ticket.handles)
+        nodes = at_once(partial(self._begun, ticket.order.setup.ttl_s or 0), ticket.handles)
         if gone := [node for node in nodes if node.status == GONE and not node.ended]:
             refusal = error("over", gone[0].zone, creating=True)
             if len(gone) == len(nodes):
@@ -318,13 +318,27 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
     def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
         """What each lease's machine says of it. One call a lease, all at once."""
-        return _at_once(self._node, handles)
+        return at_once(self._node, handles)
 
     def _node(self, handle: Handle) -> Node:
         machine, token = self._of(handle)
         if machine.retired:
             return Node(handle, token, GONE, detail=f"{machine.name} is retired")
+        return self._said(handle, self._ask(machine, agent.program("look", token)))
+
+    def _begun(self, ttl_s: int, handle: Handle) -> Node:
+        """A lease's node, begun where it is only held."""
+        machine, token = self._of(handle)
+        if machine.retired:
+            return self._node(handle)
         facts = self._ask(machine, agent.program("look", token))
+        lease = facts.lease(token)
+        if lease is not None and lease.state == "held":
+            facts = self._ask(machine, agent.program("start", token, ttl=ttl_s))
+        return self._said(handle, facts)
+
+    def _said(self, handle: Handle, facts: Facts) -> Node:
+        machine, token = self._of(handle)
         lease = facts.lease(token)
         if lease is not None:
             return _seen(machine, lease)
@@ -389,33 +403,6 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
                 code="no-machine",
             )
         return machine, token
-
-
-def _at_once(ask: Callable[[A], B], several: Sequence[A]) -> list[B]:
-    """What each is answered, all asked at the same time."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    if not several:
-        return []
-    with ThreadPoolExecutor(min(AT_ONCE, len(several))) as pool:
-        return list(pool.map(ask, several))
-
-
-def secrets(order: Order, environment: Mapping[str, str]) -> dict[str, str]:
-    """The values of what an order refers to, by `env:VARIABLE` of this environment. Raises
-    NotConfigured for one that is not there; nothing is taken then.
-    """
-    names = {
-        name: reference.removeprefix("env:") for name, reference in referred(order.setup.secrets)
-    }
-    if missing := [each for each in names.values() if not environment.get(each)]:
-        raise NotConfigured(
-            f"ssh: wanted the secrets' values in the environment, found no {', '.join(missing)};"
-            " set them where pulumi runs",
-            provider=PROVIDER,
-            code="secrets",
-        )
-    return {name: environment[each] for name, each in names.items()}
 
 
 def _handle(machine: Machine, token: str) -> Handle:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
 LOG_BYTES = 1 << 20
+HELD_S = 600
+"""How long cards are held at most while the other nodes' are taken."""
 GRACE_S = 30
 """How long what runs has to end by itself before it is made to."""
 
@@ -44,8 +46,8 @@ class Card(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Cards that are lent. `state`: starting, running, stopping, or lost (the machine was started
-    anew since).
+    """Cards that are lent. `state`: held (nothing is begun yet), starting, running, stopping, or
+    lost (the machine was started anew since).
     """
 
     token: str
@@ -96,6 +98,8 @@ def program(verb: str, token: str = "", **variables: str | int) -> Program:
         "cards": "",
         "ttl": 0,
         "script": "",
+        "held": "",
+        "held_s": HELD_S,
         "secrets": "",
         "changes": "",
         "work": ROOT,
@@ -110,8 +114,8 @@ def program(verb: str, token: str = "", **variables: str | int) -> Program:
 def take(
     order: Order, placed: Candidate, rank: int, cards: Sequence[str], secrets: Mapping[str, str]
 ) -> Program:
-    """What takes cards: the first free ones of these. The secrets' values go to a file that ends
-    with the lease.
+    """What takes cards: the first free ones of these. Of several nodes each is only held, until
+    `start` begins it. The secrets' values go to a file that ends with the lease.
     """
     fields = {
         "name": order.node_names[rank],
@@ -133,6 +137,7 @@ def take(
         count=placed.gpu_count,
         cards=" ".join(cards),
         ttl=order.setup.ttl_s or 0,
+        held="yes" if placed.nodes > 1 else "",
         script=order.setup.script,
         secrets=shell.assignments(**secrets),
     )

@@ -4,7 +4,8 @@
 # last line is read, so half of it does nothing. A lease is a folder on the machine itself, made and
 # removed under one lock: whoever asks, no card is lent twice.
 : "${verb:?}" "${token?}" "${lease?}" "${count?}" "${cards?}" "${ttl?}" "${script?}"
-: "${secrets?}" "${changes?}" "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
+: "${held?}" "${held_s:?}" "${secrets?}" "${changes?}"
+: "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
 
 set -u
 umask 022
@@ -42,6 +43,8 @@ state() {
     echo stopping
   elif is_lost "$1"; then
     echo lost
+  elif [ -n "$(value "$1" held)" ]; then
+    echo held
   elif [ "$(now)" -lt "$(cat "$leases/$1/begun" 2>/dev/null || echo 9999999999)" ]; then
     echo starting
   else
@@ -49,8 +52,11 @@ state() {
   fi
 }
 
-# Everything started under a lease has it in its environment, whatever session it went to.
-processes() { grep -ls -e "GPUS_$2=$1" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3; }
+# Everything started under a lease has its folder in its environment, whatever session it went to.
+# Not its token: of one order's leases, several may run on one host, as in containers.
+processes() {
+  grep -lsF -e "GPUS_$2=$leases/$1/own" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3
+}
 
 # within SECONDS COMMAND...: what hangs, as a driver or Docker may, holds up nobody else's lease.
 within() { timeout -k 5 "$@" 2>/dev/null; }
@@ -59,7 +65,7 @@ within() { timeout -k 5 "$@" 2>/dev/null; }
 # tell is no answer.
 cleared() {
   [ -e "$leases/$1/own/containers" ] || return 0
-  is_over "$1" && [ -z "$(processes "$1" LEASE)" ] || return
+  is_over "$1" && [ -z "$(processes "$1" LEASE_FOLDER)" ] || return
   found=$(within 10 docker ps -aq --filter "label=gpus.lease=$1") || return
   remove="rm -f"
   if [ -z "$found" ]; then
@@ -90,17 +96,23 @@ free() {
   why=$(value "$1" ending)
   [ ! -f "$leases/$1/own$work/log" ] || cp "$leases/$1/own$work/log" "$logs/$1.log" 2>/dev/null
   printf '\ngpus-lease %s %s\n' "$1" "${why:-ended}" >>"$logs/$1.log"
+  discard "$1"
+}
+
+# discard LEASE: as if it had never been.
+discard() {
   mv "$leases/$1" "$trash/$1"
   # A container may have left files of root's.
   rm -rf "${trash:?}/$1" 2>/dev/null
-  for pid in $(processes "$1" KEEPER); do kill "$pid" 2>/dev/null; done
+  # Whoever does this may be a keeper, and ends by itself.
+  for pid in $(processes "$1" KEEPER); do [ "$pid" = $$ ] || kill "$pid" 2>/dev/null; done
 }
 
 # advance LEASE: one step on the way out of one whose time is over. Never waits.
 advance() {
   is_over "$1" && [ -w "$leases/$1" ] || return 0
   if ! is_lost "$1"; then
-    pids=$(processes "$1" LEASE)
+    pids=$(processes "$1" LEASE_FOLDER)
     if [ -n "$pids" ]; then
       since=$(cat "$leases/$1/asked" 2>/dev/null)
       signal=
@@ -189,15 +201,35 @@ take() {
     echo $(($(now) + ${GPUS_BEGINS_S:-0})) >"$leases/$token/begun"
   else
     detached keep "$token"
-    [ -z "$script" ] || detached job "$token"
-    [ -n "$script" ] || now >"$leases/$token/begun"
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
-      [ ! -e "$leases/$token/begun" ] || break
-      sleep 0.1 2>/dev/null || sleep 1
-    done
+    [ -n "$held" ] || begin
   fi
   tell_leases
   finish ok
+}
+
+begin() {
+  if [ -s "$leases/$token/own$boot_script" ]; then
+    detached job "$token"
+  else
+    now >"$leases/$token/begun"
+  fi
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ ! -e "$leases/$token/begun" ] || break
+    sleep 0.1 2>/dev/null || sleep 1
+  done
+}
+
+# Begins what a lease was held for, once; its time counts from when the cards were taken.
+start() {
+  case "$(state "$token")" in
+    held) ;;
+    starting | running) return ;;
+    *) finish over ;;
+  esac
+  end=0
+  [ "$ttl" = 0 ] || end=$(($(value "$token" created) + ttl))
+  edit "$token" held= "end=$end"
+  played || begin
 }
 
 # Writes a lease's folder: what everybody may read, and `own`, which only its user may.
@@ -205,8 +237,10 @@ furnish() {
   own=$made/own there=$leases/$token/own
   mkdir -p "$own/bin" "$own/home" "$own$work" && chmod 700 "$own" || return
   end=0
+  # Held for others that are not had yet, and whoever holds it may be gone.
+  [ -z "$held" ] || ttl=$held_s
   [ "$ttl" = 0 ] || end=$(($(now) + ttl))
-  printf '%s\n' "$lease" "cards=$chosen" "boot=$boot" "created=$(now)" "end=$end" \
+  printf '%s\n' "$lease" "cards=$chosen" "boot=$boot" "created=$(now)" "end=$end" "held=$held" \
     >"$made/lease" || return
   listed=$(echo "$chosen" | tr ' ' ,)
   cat >"$own/env" <<ENV || return
@@ -256,7 +290,7 @@ detached() {
     scope='systemd-run --scope --quiet --collect'
   fi
   mark=''
-  [ "$1" != keep ] || mark="GPUS_KEEPER=$2"
+  [ "$1" != keep ] || mark="GPUS_KEEPER=$leases/$2/own"
   # shellcheck disable=SC2086 # several words
   env $mark GPUS_VERB="$1" setsid $scope sh "$leases/$2/own/agent" \
     </dev/null >/dev/null 2>&1 9<&- &
@@ -277,6 +311,7 @@ keep() {
       advance "$token"
       flock -u 9
     fi
+    [ -d "$leases/$token" ] || return
     touch "$leases/$token/lease" "$leases/$token/own/env" 2>/dev/null
     pause=30
     at=$(value "$token" end)
@@ -316,9 +351,10 @@ main() {
     exit 1
   fi
   for tool in flock timeout; do command -v "$tool" >/dev/null || finish no-tool; done
-  [ -d "$root" ] || { mkdir -p "$root" && chmod 1777 "$root"; } 2>/dev/null || finish no-right
-  for folder in "$leases" "$logs" "$trash"; do
-    [ -d "$folder" ] || { mkdir "$folder" && chmod 1777 "$folder"; } 2>/dev/null || finish no-right
+  # Another one may make them at the same time.
+  for folder in "$root" "$leases" "$logs" "$trash"; do
+    [ -d "$folder" ] || { mkdir -p "$folder" && { chmod 1777 "$folder" || [ -w "$folder" ]; }; } \
+      2>/dev/null || finish no-right
   done
   exec 9<"$root" || finish no-right
   [ "$verb" != keep ] || { keep; exit 0; }
@@ -348,6 +384,15 @@ main() {
       # shellcheck disable=SC2086 # one word a line
       edit "$token" $changes
       tell_leases
+      ;;
+    start)
+      [ -d "$leases/$token" ] || finish over
+      start
+      tell_leases
+      ;;
+    drop)
+      [ -z "$(value "$token" held)" ] || discard "$token"
+      [ ! -d "$leases/$token" ] || finish taken
       ;;
     release) release released ;;
     done) release "done" ;;

@@ -14,6 +14,7 @@ import socketserver
 import subprocess
 import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from providers.rehearsal.clouds.ssh import box as boxes
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from providers.rehearsal.scenario import Fault
     from providers.rehearsal.store import Store
 
-METHODS = ("facts", "look", "take", "edit", "release", "log")
+METHODS = ("facts", "look", "take", "start", "drop", "edit", "release", "log")
 READS = ("facts", "look", "log")
 BANNER = b"SSH-2.0-rehearsal\r\n"
 _VERB = re.compile(r" gpus-(\w+)$")
@@ -71,6 +72,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.taking = threading.Lock()
         super().__init__(("127.0.0.1", 0), _Session)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -94,7 +96,9 @@ class _Session(socketserver.StreamRequestHandler):
         method = found.group(1) if found else "exec"
         store = self.server.store
         fault = store.take_fault(PROVIDER, method, [box.name, boxes.REGION], [box.name])
-        answered = self._answered(box, asked["command"], method, fault)
+        # Boxes that are asked at once share the scenario's stock.
+        with self.server.taking if method == "take" else nullcontext():
+            answered = self._answered(box, asked["command"], method, fault)
         verb = "GET" if method in READS else "POST"
         kind = fault.kind if fault is not None else ""
         store.log(PROVIDER, verb, method, f"/{box.name}", 200 if answered else 0, kind)
