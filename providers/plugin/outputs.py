@@ -227,10 +227,17 @@ def _ssh(record: ClusterRecord, setup: Setup | None) -> str:
     line, _ = _login(record, setup)
     nodes = record.placement.nodes
     notes = [f"the first of {nodes}, see handles"] if nodes > 1 else []
-    if record.world == REHEARSAL:
+    if record.world == REHEARSAL and not _is_owned(record):
         here = mode.here(record.placement.provider)
         notes += [f"gpus ssh {record.cluster}" if here else _NOTHING_LISTENS]
     return f"{line} # {'; '.join(notes)}" if line and notes else line
+
+
+def _is_owned(record: ClusterRecord) -> bool:
+    """Whether its machines are the user's own, which are real in a rehearsal too."""
+    manifest = registry.manifests().get(record.provider)
+    made_up = REHEARSAL in dict(record.account or ()).values()
+    return manifest is not None and manifest.capabilities.owned and not made_up
 
 
 def _login(record: ClusterRecord, setup: Setup | None) -> tuple[str, str]:

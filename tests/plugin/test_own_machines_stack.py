@@ -34,6 +34,8 @@ def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, t
     """
     stack.up()
     assert [len(box.leases) for box in boxes] == [1, 1]
+    # They are real, though the world is a rehearsal.
+    assert "nothing listens" not in stack.cluster()["outputs"]["ssh"]
     wait_until((tmp_path / "bucket" / "checkpoint").exists, 25)
     said = stack.gpus("logs", "train")
     assert "begins at step 0" in said, said
@@ -46,7 +48,9 @@ def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, t
     (tmp_path / "out" / "checkpoint").unlink()
     for box in boxes:
         box.start()
-    stack.up("--refresh")
+    said = stack.up("--refresh")
+    # Nobody took the boxes back.
+    assert "it was lost (" in said and "took it back" not in said, said
     wait_until(lambda: all("train: done" in box.log for box in boxes), 15)
     assert all("begins at step 0" in box.log for box in boxes)
     assert any(f"begins at step {step}" in boxes[0].log for step in range(1, 60)), boxes[0].log

@@ -184,6 +184,21 @@ def test_a_machine_stands_once_in_an_inventory() -> None:
     assert [each.name for each in read.machines] == ["fe80-1", "my-box-lab"]
 
 
+def test_a_card_that_is_named_twice_or_not_there_is_told(here, monkeypatch) -> None:
+    """Once by the inventory, before anything is asked; a card that the machine lacks by each list of
+    offers and by `gpus check`, and the others are still lent.
+    """
+    with pytest.raises(SpecError, match=r"gpus: wanted each card once, found \[0, 0, 9\]"):
+        inventory.read({"machines": [{"host": "h", "gpus": [0, 0, 9]}]}, "inv.yaml")
+    named = inventory.read(
+        {"machines": [{"host": "local", "gpus": [0, 9], "usd_per_gpu_hour": 0}]}, "test"
+    )
+    adapter = Ssh("live", lambda: named, time.time)
+    assert {offer.gpu_count for offer in adapter.offers()} == {1}
+    wanted = "the inventory's gpus name 9, and nvidia-smi there shows 0, 1, 2, 3"
+    assert wanted in adapter.remarks[0] and wanted in adapter.check()[0].todo
+
+
 def test_a_refused_key_is_told_with_what_is_wrong_with_its_file(tmp_path, monkeypatch) -> None:
     """One that is not there, or that others may read, is what ssh leaves aside without a word."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))

@@ -155,7 +155,13 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         if self._inventory is None:
             return ()
         found = self._looks(self._machines(section), agent.program("facts"))
-        self._remarks = tuple(str(each) for each in found if isinstance(each, CloudError))
+        said = (
+            str(each)
+            if isinstance(each, CloudError)
+            else offers.lacking(each.machine, each.facts or agent.Facts())
+            for each in found
+        )
+        self._remarks = tuple(filter(None, said))
         day = time.strftime("%Y-%m-%d", time.gmtime(self._now()))
         looks = [each for each in found if isinstance(each, offers.Look)]
         return offers.listed(looks, day, counts, **how)
@@ -182,6 +188,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             price = (
                 "" if machine.micro_usd is not None else "say usd_per_gpu_hour: without, not used"
             )
+            price = offers.lacking(machine, facts) or price
             lines.append(CheckLine(PROVIDER, machine.name, "ok", shown or "no cards", price))
         return lines
 

@@ -147,6 +147,8 @@ def _machine(raw: object, where: str, found: list[Problem]) -> Machine:
     if not isinstance(gpus, list) or any(type(each) is not int or each < 0 for each in gpus):
         found.append(Problem(f"{where}.gpus", "whole numbers, as in [0, 1]", _shown(gpus)))
         gpus = []
+    elif len(set(gpus)) < len(gpus):
+        found.append(Problem(f"{where}.gpus", "each card once", _shown(gpus)))
     labels = raw.get("labels", {})
     if not isinstance(labels, dict) or any(
         not isinstance(word, (str, int, float)) for word in labels.values()

@@ -35,6 +35,22 @@ def usable(machine: Machine, facts: Facts) -> tuple[Card, ...]:
     return tuple(card for card in facts.cards if not machine.gpus or card.number in machine.gpus)
 
 
+def lacking(machine: Machine, facts: Facts) -> str:
+    """What the inventory names and the machine does not have, with what to do; empty for none."""
+    has = [card.number for card in facts.cards]
+    absent = [number for number in machine.gpus if number not in has]
+    if not absent:
+        return ""
+    return (
+        f"{machine.name}: the inventory's gpus name {_numbers(absent)}, and nvidia-smi there shows"
+        f" {_numbers(has) or 'none'}; name only cards that it has"
+    )
+
+
+def _numbers(given: Sequence[int]) -> str:
+    return ", ".join(map(str, given))
+
+
 def free(machine: Machine, facts: Facts, gpu_type: str) -> tuple[str, ...]:
     """Of those, the ones of a model that nobody uses."""
     taken = facts.lent | facts.used

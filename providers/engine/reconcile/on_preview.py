@@ -204,9 +204,14 @@ def not_replaced(case: DiffCase) -> Difference:  # noqa: ARG001 (a column's func
     return Difference()
 
 
-def taken_back(case: DiffCase) -> Difference:  # noqa: ARG001 (a column's functions are alike)
+def taken_back(case: DiffCase) -> Difference:
     """Always replaced."""
-    return Difference(("status",), replaces=True, because="the cloud took it back")
+    from providers.adapters.registry import manifests
+
+    manifest = manifests().get(case.record.provider)
+    owned = manifest is not None and manifest.capabilities.owned
+    why = (case.record.detail or "it was lost") if owned else "the cloud took it back"
+    return Difference(("status",), replaces=True, because=why)
 
 
 def unless_it_serves(case: DiffCase) -> Difference:

@@ -85,10 +85,10 @@ def degraded(case: ReadCase) -> ClusterRecord:
 
 def preempted(case: ReadCase) -> ClusterRecord:
     """Blocks the place."""
-    because = _because(case.after)
-    case.report(
-        "warning", f"{case.before.provider} took it back{because}; the next `up` replaces it"
-    )
+    owned = case.world.manifests[case.before.provider].capabilities.owned
+    # Nobody takes a machine of one's own back.
+    what = "it was lost" if owned else f"{case.before.provider} took it back"
+    case.report("warning", f"{what}{_because(case.after)}; the next `up` replaces it")
     block_lost_place(case.world, case.before)
     return case.after
 
