@@ -51,7 +51,7 @@ def test_a_killed_run_on_own_machines_resumes_and_leaves_nothing(stack, boxes, t
     said = stack.up("--refresh")
     # Nobody took the boxes back.
     assert "it was lost (" in said and "took it back" not in said, said
-    wait_until(lambda: all("train: done" in box.log for box in boxes), 15)
+    wait_until(lambda: all("train: done" in box.log for box in boxes), 40)
     assert all("begins at step 0" in box.log for box in boxes)
     assert any(f"begins at step {step}" in boxes[0].log for step in range(1, 60)), boxes[0].log
     stack.destroy()
