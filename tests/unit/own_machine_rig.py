@@ -50,8 +50,11 @@ class Here:
         return sorted(card for lease in found.leases for card in lease.cards)
 
     def files(self) -> list[str]:
+        # os.walk passes over what is being removed.
         return sorted(
-            str(file.relative_to(self.folder)) for file in self.folder.rglob("*") if file.is_file()
+            str((Path(folder) / name).relative_to(self.folder))
+            for folder, _, names in os.walk(self.folder)
+            for name in names
         )
 
 

@@ -2,6 +2,7 @@
 dies in between. Each is a folder here with a played driver, reached by a program in ssh's place.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from tests.unit.own_machine_rig import SMI, running, until
 WAY = """#!/bin/bash
 for word in "$@"; do before=$target target=$command command=$word; done
 export GPUS_AGENT_ROOT={folder}/${{target}} PATH={folder}/bin:$PATH
-kills() {{ [ "$(cat {folder}/kill-$1 2>/dev/null)" = "${{command##* gpus-}}" ] && rm {folder}/kill-$1; }}
+kills() {{
+  [ "$(cat {folder}/kill-$1 2>/dev/null)" = "${{command##* gpus-}}" ] && rm {folder}/kill-$1
+}}
 ! kills before || kill -9 $PPID
 sh -c "$command"
 code=$?
@@ -60,8 +63,11 @@ class Rack:
         return sorted(path.name for path in self.folder.glob("box-*/leases/*"))
 
     def files(self) -> list[str]:
-        found = (path for path in self.folder.glob("box-*/**/*") if path.is_file())
-        return sorted(path.name for path in found)
+        # os.walk passes over what is being removed.
+        found = (
+            name for each in self.names for _, _, got in os.walk(self.folder / each) for name in got
+        )
+        return sorted(found)
 
 
 @pytest.fixture
@@ -118,8 +124,8 @@ def test_nothing_begins_before_all_nodes_are_had(rack) -> None:
 
 @pytest.mark.long
 def test_what_ends_on_one_machine_ends_nothing_on_another(rack) -> None:
-    """Two nodes of one order on one host, as in containers: the one lease that ended took the other's
-    keeper with it, so that nothing ended that one any more.
+    """Two nodes of one order on one host, as in containers: the lease that ended first took the
+    other's keeper with it, so that nothing ended that one any more.
     """
     made = rack(2)
     first, second = made.adapter().submit(made.order("token-host", 2)).handles
@@ -147,8 +153,8 @@ for handle in handles:
 @pytest.mark.parametrize("time_of", ["before", "after"])
 @pytest.mark.parametrize("verb", ["facts", "take", "start", "release"])
 def test_what_a_killed_tool_left_is_settled_by_the_next_one(rack, verb, time_of) -> None:
-    """Killed with -9 just before or after a machine does what it is asked. The next run finds all of
-    it by the order's token or its owner, and after a release nothing is held and nothing runs.
+    """Killed with -9 just before or after a machine does what it is asked. The next run finds all
+    of it by the order's token or its owner, and after a release nothing is held and nothing runs.
     """
     made = rack(2)
     (made.folder / f"kill-{time_of}").write_text(verb)
