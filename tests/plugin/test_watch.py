@@ -106,7 +106,7 @@ def test_a_signal_ends_a_purchase_in_order(project, number) -> None:
     made = spot(project)
     made.rehearse("preempt", "all")
     made.rehearse("advance", "2m")
-    made.rehearse("latency", "gcp", "create", "20s")
+    made.rehearse("latency", "gcp", "create", "3m")
     before = made.seen()["mutations"]
     with subprocess.Popen(
         words(made),

@@ -41,7 +41,7 @@ def test_a_docker_that_hangs_holds_up_nobody_else(here) -> None:
     until(asked.exists)
     began = time.monotonic()
     other = here.take("token-other")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60, "it waited for the Docker that hangs, for 300 s"
     assert here.status(handle) == STOPPING
     docker(here, "")
     until(lambda: here.status(handle) == GONE, 40)
@@ -112,7 +112,7 @@ def test_a_log_that_nobody_reads_holds_up_nobody_else(here) -> None:
         time.sleep(0.5)
         began = time.monotonic()
         here.status(handle)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30, "it waited for the reader, up to its own 60 s"
     finally:
         reader.kill()
         reader.communicate()

@@ -146,12 +146,12 @@ def test_a_price_service_that_fails_fails_no_plan(rig, kind) -> None:
 def test_a_service_that_hangs_ends_at_the_limit(rig) -> None:
     """What does not answer is left behind at the limit; what did answer is used."""
     set_price(rig.store, "spot", "p5.48xlarge", "use1-az1", "9")
-    rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="12")
+    rig.store.add_fault("aws", "pricing.GetProducts", "delay", None, seconds="45")
     began = time.monotonic()
     found = prices.repriced(
         rig.client, rig.ec2.surroundings, ("us-east-1",), [offer(), offer("spot")], NOW, limit_s=3.0
     )
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40, "it waited for the answer that hangs"
     assert [item.node_micro_usd for item in found.offers] == [55_040_000, 9_000_000]
     assert "had no answer within 3s" in found.lines[0]
 
