@@ -274,6 +274,16 @@ def test_the_machine_ends_itself_only_once_the_job_is_done(machine) -> None:
     )
 
 
+def test_a_job_that_was_cut_off_before_its_release_is_released_at_the_next_boot(machine) -> None:
+    """It has succeeded, so it does not run again; its machine would cost on for ever."""
+    made = job("echo ran >>$HOME/ran")
+    assert machine.run(script(made, release="false")) == 0
+    assert machine.run(script(made, release="touch $HOME/released")) == 0
+    assert machine.words[-1] == "succeeded 0 earlier"
+    assert (machine.folder / "released").exists()
+    assert (machine.folder / "ran").read_text() == "ran\n"
+
+
 @pytest.mark.parametrize("image", ["", "pytorch/pytorch:latest"])
 @pytest.mark.parametrize("kind", ["job", "service"])
 @pytest.mark.parametrize("inside", [True, False])

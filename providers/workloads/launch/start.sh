@@ -118,6 +118,8 @@ start() (
 
 if [ "$(cat "$root/$digest.done" 2>/dev/null)" = 0 ]; then
   say succeeded 0 earlier
+  # The machine may have gone down before it was released.
+  [ -z "${release-}" ] || eval "$release"
   exit 0
 fi
 take_over
