@@ -51,7 +51,7 @@ pull_image() {
   for pause in 5 20 60 0; do
     logged docker run --rm --network none --entrypoint "$entrypoint" "$image" -c :
     code=$?
-    if [ "$code" != 125 ] || disk_is_full; then break; fi
+    if [ "$code" != 125 ] || [ -n "$(full_disk)" ]; then break; fi
     sleep "$pause"
   done
   [ -z "$registry" ] || sign_out

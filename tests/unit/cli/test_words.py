@@ -213,10 +213,11 @@ def test_a_word_that_is_nearly_right_is_told_the_right_one_and_never_taken_for_i
     assert out == "" and meant in err and "--help` " in err
 
 
-def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys) -> None:
+def test_offers_are_the_twenty_cheapest_unless_all_are_asked_for(capsys, monkeypatch) -> None:
     """A table of twenty lines says how many more there are; `--all` and `--json` hold everything;
     by provider it is the same twenty.
     """
+    monkeypatch.setenv("COLUMNS", "160")  # nothing is cut
     lines = {}
     for words in ((), ("--all",), ("--sort", "provider")):
         assert main.main(["offers", "H100", *words]) == 0
