@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from providers.model import duration
 from providers.model.money import per_hour, usd
 from providers.planner import render, rules
-from providers.planner.describe import per_month, place_text
+from providers.planner.describe import capacity_text, per_month, place_text
 from providers.planner.summary import summarize
 
 if TYPE_CHECKING:
+    from providers.model.offer import Candidate
     from providers.planner.plan import Plan
     from providers.planner.summary import CurrentCost
 
@@ -46,14 +47,14 @@ def as_text(
     facts = dict(summary.facts)
     dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
     if worst != best.micro_usd:
-        rows.append(("at worst", f"{_price(worst, ttl_s, short=True)}: {place_text(dearest)}"))
+        rows.append(("at worst", f"{_price(worst, ttl_s, short=True)}: {_place(dearest)}"))
     others = [
         row.candidate
         for row in summary.per_provider
         if row.candidate is not best and not row.refused
     ]
     rows += [
-        ("" if index else "or", f"{place_text(other)} {per_hour(other.micro_usd)}")
+        ("" if index else "or", f"{_place(other)} {per_hour(other.micro_usd)}")
         for index, other in enumerate(others)
     ]
     if more := len(plan.candidates) - 1 - len(others):
@@ -68,6 +69,12 @@ def as_text(
     for name, text in rows:
         lines += render.wrapped(f"{name:<{_HEAD}} ", text, width)
     return "\n".join(lines)
+
+
+def _place(candidate: Candidate) -> str:
+    """`gcp us-central1-a H100:8 spot`: without its machine, which the details name."""
+    placement = candidate.placement
+    return f"{candidate.provider} {placement.where} {placement.gpu} {capacity_text(candidate)}"
 
 
 def _price(micro_usd: int | None, ttl_s: int, left_out: str = "", *, short: bool = False) -> str:

@@ -12,6 +12,7 @@ from providers.planner import brief, render
 from providers.planner.plan import make
 from providers.planner.summary import CurrentCost
 
+SOLD = ["gcp", "aws", "modal"]
 ON_DEMAND = frozenset({"on-demand"})
 BOTH = {name: Capabilities(name, capacities=ON_DEMAND) for name in ("alpha", "beta")}
 
@@ -84,7 +85,9 @@ def test_nothing_acceptable_shows_the_whole_plan() -> None:
 def test_it_fits_twelve_lines_of_eighty_columns(gpu) -> None:
     """For one cluster, with what is on offer in the catalog."""
     text = brief.as_text(
-        providers.plan(gpu, fallback=["H200:8"], spot="prefer", max_price_per_hour=90),
+        providers.plan(
+            gpu, fallback=["H200:8"], spot="prefer", providers=SOLD, max_price_per_hour=90
+        ),
         80,
         title="train",
         current=CurrentCost(0),
