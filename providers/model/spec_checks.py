@@ -276,6 +276,9 @@ def _workload(cluster: ClusterFields) -> list[Problem]:
             else "a folder is sent"
         )
         found.append(Problem("ready", f"checked: {told} by login", "running", "leave it out"))
+    if several and cluster.replicas is None and cluster.on_loss == "replace-node":
+        wanted = "replace-all or report: its workload runs on all nodes as one, which none can join"
+        found.append(Problem("on_loss", wanted, "replace-node", "leave it out"))
     return [
         *found,
         *workload_problems(

@@ -205,6 +205,7 @@ def test_model_that_nothing_puts_on_the_machine_is_told_in_the_plan() -> None:
             "workload.resume",
         ),
         ({"workload": {"command": "x"}, "nodes": 2, "ready": "running"}, "ready"),
+        ({"workload": {"command": "x"}, "nodes": 2, "on_loss": "replace-node"}, "on_loss"),
         (
             {
                 "workload": {"command": "x", "port": 80},

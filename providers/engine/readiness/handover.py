@@ -9,9 +9,9 @@ key for this user alone; the nodes' key to each other is nowhere but on them.
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 import tempfile
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -199,17 +199,7 @@ async def written(line: Line, files: Mapping[str, str]) -> tuple[int, str]:
         steps += [f"mkdir -p {place}", f"printf %s {shlex.quote(content)} >{at}.new"]
         steps += [f"mv {at}.new {at}"]
     content, script = "\n".join((*steps, "exit; }\n")), "exec sh"
-    reading, writing = os.pipe()
-    try:
-        os.write(writing, content.encode())
-    finally:
-        os.close(writing)
-    try:
-        async with started(
-            line.command(f"exec sh -c {shlex.quote(script if line.stand_in else as_root(script))}"),
-            stdin=reading,
-        ) as process:
-            _, errors = await process.communicate()
-            return await process.wait(), errors.decode(errors="replace")
-    finally:
-        os.close(reading)
+    launch = line.command(f"exec sh -c {shlex.quote(script if line.stand_in else as_root(script))}")
+    async with started(launch, stdin=PIPE) as process:
+        _, errors = await process.communicate(content.encode())
+        return await process.wait(), errors.decode(errors="replace")
