@@ -4,6 +4,11 @@
 : "${folder:?}" "${wait_s:?}"
 umask 022
 waited=0
+# A machine that is only lent is used as it is.
+if [ -n "${GPUS_LEASE:-}" ] && ! command -v rsync >/dev/null; then
+  echo "rsync is not on that machine: install the package rsync there" >&2
+  exit 127
+fi
 # A start-up script that has only begun installs it.
 until command -v rsync >/dev/null || [ "$waited" -ge "$wait_s" ]; do
   sleep 1

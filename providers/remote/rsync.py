@@ -165,5 +165,7 @@ def _other_side(*, as_root: bool) -> str:
     """The words that start rsync there; its arguments follow. Pure."""
     if not as_root:
         return "rsync"
-    text = 's=$(command -v sudo || true); exec ${s:+$s -n} rsync "$@"'
+    text = (
+        's=; [ -n "${GPUS_LEASE:-}" ] || s=$(command -v sudo || true); exec ${s:+$s -n} rsync "$@"'
+    )
     return f"exec sh -c {shlex.quote(text)} rsync"

@@ -92,6 +92,26 @@ def test_made_up_boxes_play_the_run_and_leave_nothing(project) -> None:
     assert made.machines() == []
 
 
+def test_a_folder_is_sent_to_own_machines_by_the_inventorys_key_and_goes_with_the_lease(
+    stack, boxes
+) -> None:
+    """The command runs in it; an edit of the folder starts it anew."""
+    (stack.folder / "code").mkdir()
+    (stack.folder / "code" / "say.sh").write_text("echo first from $PWD; sleep 300\n")
+    stack.edit("        launcher: torchrun\n", "")
+    stack.edit("command: train.py --epochs 3", "command: sh say.sh")
+    stack.edit("      workload:", "      workdir: code\n      workload:")
+    stack.up()
+    wait_until(lambda: all("first from" in box.log for box in boxes), 30)
+    assert str(boxes[0].root) in boxes[0].log
+    (stack.folder / "code" / "say.sh").write_text("echo second; sleep 300\n")
+    stack.up()
+    wait_until(lambda: all("second" in box.log for box in boxes), 30)
+    stack.destroy()
+    wait_until(lambda: not any(box.leases for box in boxes))
+    assert [box.files for box in boxes] == [[], []]
+
+
 def test_a_trial_on_an_own_machine_finds_its_secrets_and_leaves_nothing(stack, boxes) -> None:
     """Its start-up script is the one of a lease, as with `up`."""
     stack.edit("        launcher: torchrun\n", "")

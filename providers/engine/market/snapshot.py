@@ -130,7 +130,8 @@ def why_unreachable(ask: Ask, setup: Setup) -> Callable[[str, str, int], str] | 
             and ask.kind in manifest.capabilities.kinds
             and ask.kind != "machine"
         )
-        if folder and manifest is not None and not manifest.capabilities.ssh:
+        able = None if manifest is None else manifest.capabilities
+        if folder and able is not None and not (able.ssh or able.owned):
             return f"{provider} takes no key of the cluster's, by which its workdir is sent"
         if (
             manifest is None

@@ -182,8 +182,9 @@ def script(
         parts.append("token")
         given |= {"token_name": program.token_env, "wait_s": BY_LOGIN_WAIT_S}
     if program.workdir:
-        # Inside a container nothing else is installed meanwhile: whoever sends it does that.
-        parts += ["workdir"] if inside else ["workdir", "rsync"]
+        # Inside a container nothing else is installed meanwhile: whoever sends it does that. On a
+        # machine of the user's own nothing is.
+        parts += ["workdir"] if inside or lent else ["workdir", "rsync"]
         given |= {"workdir": program.workdir, "workdir_wait": WORKDIR_WAIT_S}
     if to and kept is not None:
         parts.append("checkpoint")
