@@ -42,7 +42,7 @@ def as_text(
         lines = [*lines[: _ASKED_LINES - 1], f"{lines[_ASKED_LINES - 1][: width - 2]} …"]
     rows = [
         ("buys", place_text(best)),
-        ("price", _price(best.micro_usd, ttl_s, best.offer.left_out)),
+        ("price", _price(best.micro_usd, ttl_s) + _more(best)),
     ]
     facts = dict(summary.facts)
     dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
@@ -77,8 +77,8 @@ def _place(candidate: Candidate) -> str:
     return f"{candidate.provider} {placement.where} {placement.gpu} {capacity_text(candidate)}"
 
 
-def _price(micro_usd: int | None, ttl_s: int, left_out: str = "", *, short: bool = False) -> str:
-    """`$9.71/h, $194.20 for its ttl of 20h; not in it: egress`; a month where nothing ends it."""
+def _price(micro_usd: int | None, ttl_s: int, *, short: bool = False) -> str:
+    """`$9.71/h, $194.20 for its ttl of 20h`; a month where nothing ends it."""
     if micro_usd is None:
         return "no price"
     run = (
@@ -87,8 +87,15 @@ def _price(micro_usd: int | None, ttl_s: int, left_out: str = "", *, short: bool
         if ttl_s
         else per_month(micro_usd)
     )
-    without = f"; not in it: {left_out.replace('; ', ', ')}" if left_out else ""
-    return f"{per_hour(micro_usd)}, {run}{without}"
+    return f"{per_hour(micro_usd)}, {run}"
+
+
+def _more(candidate: Candidate) -> str:
+    """`; each node $3.24/h; not in it: egress`: what one of several costs, and what is left out."""
+    offer = candidate.offer
+    one = f"; each node {per_hour(offer.node_micro_usd)}" if candidate.nodes > 1 else ""
+    without = offer.left_out.replace("; ", ", ")
+    return f"{one}; not in it: {without}" if without else one
 
 
 def _passed_over(plan: Plan, chosen: int) -> str:

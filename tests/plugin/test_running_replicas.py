@@ -90,7 +90,7 @@ def test_replicas_serve_behind_each_address_and_one_is_lost_and_added(project, n
     before = {each["name"] for each in made.machines()}
 
     (name,) = [name for name in nodes.running() if address(nodes, name) in first]
-    nodes.call("kill", name)
+    nodes.call("stop", name)  # it powers itself off
     assert len(served_by(second, token)) == 1
     wait_until(lambda: statuses(made) == {"running", "terminated"}, 20)
     made.edit("replicas: 2", "replicas: 3")

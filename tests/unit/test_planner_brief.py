@@ -53,6 +53,13 @@ def test_what_has_a_ttl_is_told_by_its_run_and_not_by_the_month() -> None:
     assert "$12.50/h, $25.00 for its ttl of 2h" in text and "month" not in text
 
 
+def test_of_several_nodes_the_price_of_one_is_told_too() -> None:
+    """The sum is for all."""
+    able = {"alpha": BOTH["alpha"]._replace(max_nodes=4)}
+    text = brief.as_text(make(Ask((Choice("H100", 8, nodes=2),)), table(OFFERS[1:2]), able), 120)
+    assert "$25.00/h, $18,250/month; each node $12.50/h" in text
+
+
 def test_one_place_alone_has_no_worst_and_no_other() -> None:
     """Nothing to choose, nothing to read."""
     text = brief.as_text(plan(OFFERS[:1]))
