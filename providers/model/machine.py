@@ -10,7 +10,7 @@ from providers.model.placement import Placement
 
 if TYPE_CHECKING:
     from providers.model.offer import Candidate
-    from providers.model.volume import VolumeMount
+    from providers.model.volume_mount import VolumeMount
 
 PENDING, QUEUED, STARTING, RUNNING = "pending", "queued", "starting", "running"
 STOPPING, STOPPED, PREEMPTED, ENDED, FAILED, GONE = (

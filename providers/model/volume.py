@@ -59,19 +59,6 @@ class Volume(NamedTuple):
     created_at: float = 0.0
 
 
-class VolumeMount(NamedTuple):
-    """A volume as a folder of a machine, and where it stands."""
-
-    name: str
-    path: str
-    writable: bool = True
-    provider: str = ""
-    place: str = ""
-    type: str = ""
-    id: str = ""
-    """The disk's own id, where an order's machine has to be told it."""
-
-
 class VolumeSales(NamedTuple):
     """What volumes a provider has. `types` has each type with its least and greatest size in GiB,
     the default first; none where volumes grow by themselves and have no place.

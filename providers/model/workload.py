@@ -16,7 +16,7 @@ from providers.errors import Problem, SpecError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from providers.model.volume import VolumeMount
+    from providers.model.volume_mount import VolumeMount
 
 LED = frozenset({"mpi", "vllm", "sglang"})
 """Launchers that, over several nodes, start the command or take the requests on the first one."""

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from providers.model import duration
-from providers.model.volume import VolumeMount
+from providers.model.volume_mount import VolumeMount
 from providers.model.workload import Checkpoint as CheckpointRecord
 from providers.model.workload import Mount as MountRecord
 from providers.model.workload import Registry as RegistryRecord

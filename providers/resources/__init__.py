@@ -5,8 +5,9 @@ Must not import the planner or pydantic: the plugin does that work, and every pr
 import.
 """
 
-from providers.resources.cluster import GpuCluster, Ownership
+from providers.resources.cluster import GpuCluster
 from providers.resources.network import ManagedNetwork
+from providers.resources.ownership import Ownership
 from providers.resources.stack import declare
 from providers.resources.volume import GpuVolume
 

@@ -1,7 +1,5 @@
-"""The resources that the plugin serves: `GpuCluster`, and the one `Ownership` of a stack.
-
-Owns what has to happen in the program: the one Ownership before any cluster, delete before replace,
-and the plan on every run.
+"""`GpuCluster`, a cluster of machines as a Pulumi resource. Owns what has to happen in the program:
+its check, and the plan on every run.
 """
 
 from __future__ import annotations
@@ -12,9 +10,10 @@ import pulumi
 
 from providers.model.screen import screened
 from providers.model.worlds import REHEARSAL
-from providers.resources.config import account_settings, detail_of, max_spend_of, with_files
+from providers.resources.config import account_settings, detail_of, with_files
 from providers.resources.network import ManagedNetwork
-from providers.resources.program import end_quietly, end_with, made_once
+from providers.resources.ownership import Ownership, delete_first, one_ownership
+from providers.resources.program import end_with, made_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,38 +23,6 @@ if TYPE_CHECKING:
     from providers.model.worlds import WorldName
     from providers.resources.args import ClusterArgs, FallbackArgs, GpuChoice
     from providers.resources.volume import GpuVolume
-
-
-class Ownership(pulumi.CustomResource):
-    """The stack's own label on everything it makes. `owner_id` is random, made once; deleting it
-    settles and removes all that bears it.
-
-    `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US
-    dollars: it counts what they do.
-    """
-
-    owner_id: pulumi.Output[str]
-    world: pulumi.Output[str]
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        world: str = REHEARSAL,
-        settings: Mapping[str, Mapping[str, str]] | None = None,
-        max_spend: float | None = None,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        self.limit_usd = (
-            max_spend  # under a name of its own: what is named as an input becomes an Output
-        )
-        props = {
-            "world": world,
-            "settings": dict(settings or {}),
-            "max_spend": max_spend,
-            "owner_id": None,
-        }
-        super().__init__("gpu:index:Ownership", name, props, _delete_first(opts))
 
 
 class GpuCluster(pulumi.CustomResource):
@@ -142,7 +109,7 @@ class GpuCluster(pulumi.CustomResource):
             props["network_links"] = managed_network.links
         for output in GpuCluster.__annotations__:
             props.setdefault(output, None)
-        super().__init__("gpu:index:Cluster", name, props, _delete_first(opts))
+        super().__init__("gpu:index:Cluster", name, props, delete_first(opts))
         self.plan: pulumi.Output[dict[str, Any] | None] = pulumi.Output.from_input(
             cast(
                 "Any",
@@ -170,36 +137,6 @@ class GpuCluster(pulumi.CustomResource):
             # check.
             pulumi.log.warn(f"no plan: {error}", self)
             return None
-
-
-def _delete_first(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions:
-    # Diff's own flag is not asked under `--replace` and taint; an adopted machine would then be
-    # deleted after the new one was made of it.
-    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=True))
-
-
-def one_ownership(
-    world: str, settings: Mapping[str, Mapping[str, str]], networks: Sequence[ManagedNetwork] = ()
-) -> Ownership:
-    """The stack's Ownership, made on first use. Ends the program for a second world."""
-    made = made_once()
-    if "ownership" not in made:
-        end_quietly()
-        # Made after the networks, so that it goes before them: what it finds and deletes may still
-        # use one.
-        opts = pulumi.ResourceOptions(depends_on=list(networks))
-        made["world"], made["ownership"] = (
-            world,
-            Ownership(
-                "ownership", world=world, settings=settings, max_spend=max_spend_of(), opts=opts
-            ),
-        )
-    if made["world"] != world:
-        end_with(
-            f"world: wanted one world for all clusters of a stack, found {made['world']} and"
-            f" {world}; make a stack for each"
-        )
-    return cast("Ownership", made["ownership"])
 
 
 def problems_of(

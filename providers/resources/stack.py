@@ -11,7 +11,7 @@ import pulumi
 from providers.errors import Problem
 from providers.model.screen import screened
 from providers.model.stack import RESERVED, world_problem
-from providers.resources.cluster import GpuCluster, one_ownership, problems_of
+from providers.resources.cluster import GpuCluster, problems_of
 from providers.resources.config import (
     account_settings,
     check_keys,
@@ -22,6 +22,7 @@ from providers.resources.config import (
 )
 from providers.resources.exports import or_planned, summary, token_output, volume_summary
 from providers.resources.network import ManagedNetwork
+from providers.resources.ownership import one_ownership
 from providers.resources.program import end_quietly, end_with, made_once
 from providers.resources.volume import GpuVolume
 

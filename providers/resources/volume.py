@@ -11,7 +11,7 @@ from providers.model.worlds import REHEARSAL
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from providers.resources.cluster import Ownership
+    from providers.resources.ownership import Ownership
 
 
 class GpuVolume(pulumi.CustomResource):
@@ -44,8 +44,8 @@ class GpuVolume(pulumi.CustomResource):
         ownership: Ownership | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        from providers.resources.cluster import one_ownership
         from providers.resources.config import account_settings
+        from providers.resources.ownership import one_ownership
 
         found = settings if settings is not None else account_settings(world)
         owner = ownership or one_ownership(world, found)

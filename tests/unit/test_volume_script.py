@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.model.volume import VolumeMount
+from providers.model.volume_mount import VolumeMount
 from providers.workloads.launch.start_script import script
 from tests.launchers.machines import Machine, job
 

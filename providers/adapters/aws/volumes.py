@@ -16,7 +16,7 @@ from providers.errors import CloudError, Unsupported
 from providers.model import foreign
 from providers.model.machine import Handle
 from providers.model.place import Scope
-from providers.model.volume import CREATING, DELETING, READY, Volume, VolumeMount, VolumeSpec
+from providers.model.volume import CREATING, DELETING, READY, Volume, VolumeSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from providers.adapters.aws.surroundings import Surroundings
     from providers.model.machine import Order
     from providers.model.volume import VolumeOrder
+    from providers.model.volume_mount import VolumeMount
 
 STACK, NAME = "gpus-stack", "gpus-volume"
 _STATUSES = {"creating": CREATING, "deleting": DELETING}

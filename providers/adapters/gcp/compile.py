@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.adapters.gcp import between_nodes, fabric, machines, volumes
+from providers.adapters.gcp import between_nodes, fabric, machines, volume_disks
 from providers.adapters.gcp.grouping import INSERT, REGIONAL, ZONAL
 from providers.adapters.gcp.host import DEFAULT_DISK_GIB
 from providers.adapters.gcp.machine_metadata import metadata_of
@@ -112,7 +112,7 @@ def creating_call(
     zones = tuple(dict.fromkeys(candidate.zone for candidate in order.candidates if candidate.zone))
     properties = _properties(order, first, options, bound=bound)
     # Names where `instances.insert` takes URLs.
-    properties["disks"] += volumes.attached(order, disks, "") if disks else []
+    properties["disks"] += volume_disks.attached(order, disks, "") if disks else []
     count = len(order.node_names)
     body: dict[str, Any] = {
         "count": str(count),
@@ -377,7 +377,7 @@ def _instance(
     body["name"] = order.node_names[0]
     body["machineType"] = f"zones/{zone}/machineTypes/{candidate.machine_type}"
     body["disks"] = _disks(order, candidate, options, body["labels"], f"zones/{zone}/diskTypes/")
-    body["disks"] += volumes.attached(order, disks, f"zones/{zone}/disks/") if disks else []
+    body["disks"] += volume_disks.attached(order, disks, f"zones/{zone}/disks/") if disks else []
     for accelerator in body.get("guestAccelerators", ()):
         accelerator["acceleratorType"] = (
             f"zones/{zone}/acceleratorTypes/{accelerator['acceleratorType']}"

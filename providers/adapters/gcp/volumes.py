@@ -46,11 +46,6 @@ def disk_name(owner: str, name: str) -> str:
     return f"gpus-{owner}-{name}"
 
 
-def device(name: str) -> str:
-    """What the machine finds the disk as: `/dev/disk/by-id/google-DEVICE`."""
-    return f"gpus-{name}"
-
-
 class Disks:
     """The volumes of one project. Safe from several threads."""
 
@@ -214,22 +209,6 @@ class Disks:
         project, zone, disk = parts[1::2]
         context = Context(f"gcp {zone}: {doing} the volume {disk}", project)
         return {"project": project, "zone": zone, "disk": disk}, context
-
-
-def attached(order: Order, sources: Mapping[str, str], prefix: str) -> list[dict[str, Any]]:
-    """The disks of an order's machines that stay when those go. `prefix` stands before a disk's
-    name. Pure.
-    """
-    return [
-        {
-            "type": "PERSISTENT",
-            "source": f"{prefix}{sources[mount.name]}",
-            "deviceName": device(mount.name),
-            "mode": "READ_WRITE" if mount.writable else "READ_ONLY",
-            "autoDelete": False,
-        }
-        for mount in order.setup.volumes
-    ]
 
 
 def _volume(disk: Mapping[str, Any]) -> Volume:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.modal.client import Client
     from providers.adapters.modal.deployment import Deployment
-    from providers.model.volume import VolumeMount
+    from providers.model.volume_mount import VolumeMount
 
 DEPLOY_S = 120.0
 """Real seconds for one deployment; its image was built before."""

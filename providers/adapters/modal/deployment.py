@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from providers.model.machine import Order, Setup
     from providers.model.offer import Candidate, Offer
-    from providers.model.volume import VolumeMount
+    from providers.model.volume_mount import VolumeMount
 
 JOB, SERVICE = "job", "service"
 FUNCTION = {JOB: "run", SERVICE: "serve"}

@@ -13,7 +13,7 @@ from providers.adapters.modal.gpu import PROVIDER
 from providers.errors import Transient, Unsupported
 from providers.model.machine import Handle
 from providers.model.place import Scope
-from providers.model.volume import READY, Volume, VolumeMount, VolumeSpec
+from providers.model.volume import READY, Volume, VolumeSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from providers.adapters.modal.client import Client
     from providers.model.machine import Order, Setup
     from providers.model.volume import VolumeOrder
+    from providers.model.volume_mount import VolumeMount
 
 PREFIX = "gpus"
 CREATE_S = 60.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.model.machine import Handle, Label, Order, Setup, Ticket
 from providers.model.offer import Candidate, Offer
-from providers.model.volume import VolumeMount
+from providers.model.volume_mount import VolumeMount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

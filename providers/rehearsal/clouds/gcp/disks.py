@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.rehearsal.clouds.gcp import machines, place, surroundings, things, wish
+from providers.rehearsal.clouds.gcp import attachments, machines, place, surroundings, things, wish
 from providers.rehearsal.clouds.gcp.vms import fingerprint
 from providers.rehearsal.clouds.gcp.wire import (
     ROOT,
     Json,
     Refusal,
     invalid,
-    missing,
     quota_refusal,
     tail,
     timestamp,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from providers.rehearsal.clouds.gcp.call import Call, Scoped
     from providers.rehearsal.clouds.gcp.state import Rows
 
-KIND = "disks"
 _LEAST_GB = {
     "pd-standard": 10,
     "pd-balanced": 10,
@@ -73,7 +71,7 @@ def listed(call: Call) -> Scoped:
     """Every disk that was made on its own."""
     return [
         (scope, _shown(call.rows, body))
-        for _, scope, _, body in call.rows.resources(call.project, KIND)
+        for _, scope, _, body in call.rows.resources(call.project, attachments.KIND)
     ]
 
 
@@ -103,37 +101,6 @@ def set_labels(call: Call) -> Json:
     return _edited(call, number, body, "setLabels", labels=call.body.get("labels") or {})
 
 
-def attachment(rows: Rows, project: str, zone: str, given: Json, field: str, *, bulk: bool) -> None:
-    """Checks what a machine says of a disk that is there. Raises 400 or 404."""
-    source = str(given["source"])
-    if bulk == ("/" in source):
-        raise invalid(f"{field}.source", source, "The URL is malformed.")
-    if not bulk and f"zones/{zone}/disks/" not in source:
-        raise invalid(f"{field}.source", source, f"The disk must be in zone '{zone}'.")
-    found = rows.resources(project, KIND, f"zones/{zone}", tail(source))
-    if not found:
-        raise missing(f"projects/{project}/zones/{zone}/disks/{tail(source)}")
-    writes = given.get("mode", "READ_WRITE") == "READ_WRITE"
-    for user, mode in users(rows, found[0][3]):
-        if writes or mode == "READ_WRITE":
-            own = found[0][3]["selfLink"].removeprefix(f"{ROOT}/")
-            text = (
-                f"The disk resource '{own}' is already being used by"
-                f" '{user.removeprefix(f'{ROOT}/')}'"
-            )
-            raise Refusal(400, "resourceInUseByAnotherResource", text)
-
-
-def users(rows: Rows, body: Json) -> list[tuple[str, str]]:
-    """(link, mode) of each machine that a disk is attached to."""
-    return [
-        (vm.link(), disk["mode"])
-        for vm in rows.vms()
-        for disk in vm.body["disks"]
-        if disk.get("source") == body["selfLink"]
-    ]
-
-
 def _edited(call: Call, number: int, body: Json, kind: str, **change: object) -> Json:
     done = call.rows.now + call.rows.latency("edit") + call.slower_s
     planned = call.planned_errors()
@@ -144,7 +111,7 @@ def _edited(call: Call, number: int, body: Json, kind: str, **change: object) ->
 
 
 def _shown(rows: Rows, body: Json) -> Json:
-    there = users(rows, body)
+    there = attachments.users(rows, body)
     out = {**body, "labelFingerprint": fingerprint(body["labels"])}
     if there:
         out |= {"users": [link for link, _ in there], "lastAttachTimestamp": timestamp(rows.now)}
@@ -166,6 +133,6 @@ def _size(value: object, kind: str, field: str) -> int:
 def _used_gb(call: Call, region: str) -> int:
     return sum(
         int(body["sizeGb"])
-        for _, scope, _, body in call.rows.resources(call.project, KIND)
+        for _, scope, _, body in call.rows.resources(call.project, attachments.KIND)
         if machines.region_of(tail(scope)) == region
     )

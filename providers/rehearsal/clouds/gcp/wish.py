@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.rehearsal.clouds.gcp import images, machines, networks, wire
+from providers.rehearsal.clouds.gcp import attachments, images, machines, networks, wire
 from providers.rehearsal.clouds.gcp.scheduling import check_scheduling, run_limit, valid_for_s
 from providers.rehearsal.clouds.gcp.wire import Json, Refusal, invalid, missing, tail
 
@@ -274,9 +274,7 @@ def _disks(
                 )
             continue
         if disk.get("source"):
-            from providers.rehearsal.clouds.gcp import disks
-
-            disks.attachment(rows, project, zone, disk, where, bulk=bulk)
+            attachments.check(rows, project, zone, disk, where, bulk=bulk)
             continue
         if machines.disk_refusal(machine.name, kind):
             raise Refusal(
