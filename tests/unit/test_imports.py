@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import grimp
 import pytest
 
 import providers
@@ -244,3 +245,15 @@ def test_a_rehearsal_of_google_puts_off_what_it_never_uses() -> None:
             text=True,
         )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_file_imports_one_that_leads_back_to_it() -> None:
+    """Neither at its top, nor for types alone, nor inside a function."""
+    graph = grimp.build_graph("providers", cache_dir=None)
+    circles = [
+        f"{module} -> {other}"
+        for module in graph.modules
+        for other in graph.find_modules_directly_imported_by(module)
+        if graph.chain_exists(other, module)
+    ]
+    assert circles == []
