@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from providers.errors import Unsupported
+from providers.model.place import Scope
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate, Offer
     from providers.model.placement import Placement
     from providers.model.volume import Volume, VolumeOrder, VolumeSales
+    from providers.model.volume_mount import VolumeMount
     from providers.model.workload import Program
     from providers.model.worlds import RehearsedCloud
 
@@ -448,3 +452,20 @@ class Manifest(NamedTuple):
     """Declares a network of one cluster's own as Pulumi resources (`network: managed`), and answers
     with what the cluster needs of it, as `Setup.network` holds it.
     """
+
+
+def not_mountable(
+    provider: str, mount: VolumeMount, found: Volume | None, users: Iterable[str]
+) -> Unsupported:
+    """What to raise for a volume that is not there, or that another machine has: no place is
+    blocked for it.
+    """
+    what = "none" if found is None else f"it attached to {', '.join(users)}"
+    return Unsupported(
+        f"{provider} {mount.place}: wanted the volume {mount.name}, found {what}"
+        + ("" if found is None else "; release that machine first"),
+        provider=provider,
+        code="VOLUME",
+        scopes=[Scope(provider)],
+        block_s=0.0,
+    )

@@ -22,7 +22,7 @@ from providers.model.screen import screened
 from providers.plugin import properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 class UnknownToken(GpusError):
@@ -97,6 +97,17 @@ def line(error: Exception) -> str:
     traceback, and here with its type only.
     """
     return screened(_line(error))
+
+
+def kept(
+    log: Callable[[str, str, str], None], request: provider_pb2.ReadRequest, error: Exception
+) -> provider_pb2.ReadResponse:
+    """The answer to a Read that could not look: the resource as it was, with a warning."""
+    told = f"could not be looked at and is kept as it was: {line(error)}"
+    log("warning", request.urn, told)
+    return provider_pb2.ReadResponse(
+        id=request.id, properties=request.properties, inputs=request.inputs
+    )
 
 
 def _line(error: Exception) -> str:

@@ -114,14 +114,7 @@ class Volumes:
             if not state:
                 raise
             # What is not known stays as it was.
-            self._session.log(
-                "warning",
-                request.urn,
-                f"could not be looked at and is kept as it was: {grpc_errors.line(error)}",
-            )
-            return provider_pb2.ReadResponse(
-                id=request.id, properties=request.properties, inputs=request.inputs
-            )
+            return grpc_errors.kept(self._session.log, request, error)
         if found is None:
             if not state:
                 raise GpusError(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws import tagging
 from providers.adapters.aws.errors import PROVIDER, Context
+from providers.adapters.base import not_mountable
 from providers.errors import CloudError, Unsupported
 from providers.model import foreign
 from providers.model.machine import Handle
-from providers.model.place import Scope
 from providers.model.volume import CREATING, DELETING, READY, Volume, VolumeSpec
 
 if TYPE_CHECKING:
@@ -139,15 +139,7 @@ class Ebs:
         for mount in order.setup.volumes:
             found = there.get(mount.name)
             if found is None or found.users:
-                what = "none" if found is None else f"it attached to {', '.join(found.users)}"
-                raise Unsupported(
-                    f"aws {mount.place}: wanted the volume {mount.name}, found {what}"
-                    + ("" if found is None else "; release that machine first"),
-                    provider=PROVIDER,
-                    code="VOLUME",
-                    scopes=[Scope(PROVIDER)],
-                    block_s=0.0,
-                )
+                raise not_mountable(PROVIDER, mount, found, () if found is None else found.users)
             mounts.append(mount._replace(id=found.handle.native_id.rpartition("/")[2]))
         return order._replace(setup=order.setup._replace(volumes=tuple(mounts)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters.base import not_mountable
 from providers.adapters.gcp import machines
 from providers.adapters.gcp import nodes as read
 from providers.adapters.gcp.edits import finish
@@ -16,7 +17,6 @@ from providers.adapters.gcp.errors import PROVIDER, Context
 from providers.errors import CloudError, Transient, Unsupported
 from providers.model import foreign
 from providers.model.machine import Handle
-from providers.model.place import Scope
 from providers.model.volume import CREATING, DELETING, READY, Volume, VolumeSpec
 
 if TYPE_CHECKING:
@@ -182,15 +182,7 @@ class Disks:
             # An earlier sending of this order may have made its machine.
             users = set(found.users if found is not None else ()) - set(order.node_names)
             if found is None or (mount.writable and users):
-                what = "none" if found is None else f"it attached to {', '.join(sorted(users))}"
-                raise Unsupported(
-                    f"gcp {mount.place}: wanted the volume {mount.name}, found {what}"
-                    + ("" if found is None else "; release that machine first"),
-                    provider=PROVIDER,
-                    code="VOLUME",
-                    scopes=[Scope(PROVIDER)],
-                    block_s=0.0,
-                )
+                raise not_mountable(PROVIDER, mount, found, sorted(users))
             out[mount.name] = found.handle.native_id.rpartition("/")[2]
         return out
 

@@ -274,7 +274,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         return found
 
     def poll(self, ticket: Ticket) -> Ticket:
-        """Done once every lease runs; begins those that were held until all were had. Raises
+        """Done once every lease runs; begins them once all are held. Raises
         OfferGone, or HalfMade with the rest, where somebody has released one meanwhile.
         """
         nodes = at_once(partial(self._begun, ticket.order.setup.ttl_s or 0), ticket.handles)
