@@ -1,4 +1,4 @@
-"""What can be had of a declared cluster that is over, without its machines: the end of its output,
+"""What can be read of a declared cluster that is over, without its machines: the end of its output,
 and what it saved to a bucket.
 
 Owns the refusals for all else. Copies from a bucket with the bucket's own program on this machine,

@@ -93,7 +93,7 @@ def provision(
         "labels": labels,
         "options": options,
     }
-    return had(
+    return launched(
         declared(gpu, fields),
         ssh_key=ssh_key,
         keep=keep,
@@ -104,7 +104,7 @@ def provision(
 
 
 @contextmanager
-def had(
+def launched(
     spec: Cluster,
     *,
     ssh_key: str | os.PathLike[str] | None = None,

@@ -51,7 +51,7 @@ _LEFT_OUT = (
     "run",
 )
 _LEFT_OUT_TOO = ("reclaim", "state", "on_loss", "ready")
-"""What the declaration says of its own machines, or of how they are had; here the command line
+"""What the declaration says of its own machines, or of how they are launched; here the command line
 does, or nobody.
 """
 
@@ -120,8 +120,8 @@ def read(
         ) from None
     if declared.workload is None:
         todo = (
-            "gpus run GPU -- COMMAND runs a command; what a stack declares without one is had by"
-            " pulumi up"
+            "gpus run GPU -- COMMAND runs a command; pulumi up launches what a stack"
+            " declares without one"
         )
         found.append(Problem(f"{name}.workload", "a workload to run", "none", todo))
     elif declared.kind == "job" and command:
@@ -160,7 +160,7 @@ def _misused(options: argparse.Namespace) -> list[Problem]:
 
     found = []
     if not options.on:
-        todo = "the declared GPUs are had by: pulumi up -s " + options.stack
+        todo = "the declared GPUs are launched by: pulumi up -s " + options.stack
         found.append(Problem("--on", "GPUs to try it on, as in --on L4:1", "none", todo))
     for text in options.on:
         try:

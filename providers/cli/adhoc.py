@@ -101,14 +101,14 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         "disk_gib": options.disk_gib,
         "accept": options.accept,
     }
-    had: AbstractContextManager[Machine]
+    launched: AbstractContextManager[Machine]
     if chosen is not None:
         for text in chosen.lines:
             print(f"gpus: {chosen.spec.name}: {text}", file=sys.stderr)
         spec, chosen_settings = chosen.spec, chosen.settings or None
         if not consent.given(spec, chosen.world, chosen_settings, yes=options.yes):
             return NOTHING
-        had = provision.had(
+        launched = provision.launched(
             spec,
             ssh_key=options.ssh_key,
             keep=options.keep,
@@ -122,10 +122,10 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         spec = provision.declared(options.gpu, fields)
         if not consent.given(spec, world, settings, yes=options.yes):
             return NOTHING
-        had = provision.had(
+        launched = provision.launched(
             spec, ssh_key=ssh_key, keep=options.keep, world=world, settings=settings
         )
-    with _at_on(overlaid=chosen is not None), had as machine:
+    with _at_on(overlaid=chosen is not None), launched as machine:
         _bring(machine, options.put, digest)
         line = f"cd {_WORKDIR} || exit\n{_line(command)}" if digest else _line(command)
         alone = machine.run(line) if command and chosen is None else OK

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
     from providers.adhoc.sync import Machine
+    from providers.engine.record import ClusterRecord
 
 
 def ps(options: argparse.Namespace) -> int:
@@ -50,44 +51,7 @@ def ps(options: argparse.Namespace) -> int:
         )
         return OK
     if stacks:
-        rows = [
-            (
-                "name",
-                "stack",
-                "world",
-                "status",
-                "where",
-                "GPU",
-                "capacity",
-                "$/h",
-                "age",
-                "cost",
-                "ends",
-            )
-        ]
-        for each in stacks:
-            record, place = each.record, each.record.placement
-            price = (
-                ""
-                if (micro_usd := each.per_hour()) is None
-                else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
-            )
-            ends = _ends(each)
-            rows.append(
-                (
-                    record.cluster,
-                    each.stack,
-                    record.world,
-                    record.status,
-                    f"{place.provider} {place.where}".strip(),
-                    f"{place.times}{place.gpu}",
-                    place.capacity,
-                    price,
-                    *_so_far(each.charge, each.now),
-                    ends,
-                )
-            )
-        print("\n".join(table(rows, gives=(3, 1))))
+        print("\n".join(table([_OF_STACKS, *map(_declared_row, stacks)], gives=(3, 1))))
         print("stacks' clusters, from this machine's journal; `pulumi refresh` asks the clouds")
         if found:
             print()
@@ -97,58 +61,62 @@ def ps(options: argparse.Namespace) -> int:
         elif not stacks:
             print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
         return OK
-    rows = [
-        (
-            "name",
-            "world",
-            "status",
-            "where",
-            "GPU",
-            "capacity",
-            "$/h",
-            "age",
-            "cost",
-            "used by",
-            "ends",
-        )
-    ]
-    for machine in found:
-        record = machine.record
-        price = (
-            ""
-            if record.price.micro_usd is None
-            else per_hour(record.price.micro_usd).removeprefix("$").removesuffix("/h")
-        )
-        who = f"process {machine.process}" if machine.process else "nobody"
-        # Without a moment it is of a purchase that was cut short: whether anything ends it is not
-        # known here.
-        ends = (
-            moment(record.ends_at)
-            if machine.inner.ends_itself
-            else "by release only"
-            if record.ends_at
-            else "not known"
-        )
-        rows.append(
-            (
-                machine.name,
-                machine.world,
-                machine.status,
-                machine.where,
-                f"{record.placement.times}{machine.gpu}",
-                record.placement.capacity,
-                price,
-                *_so_far(budget.spell_of(record), machine.inner.opened.clock.now()),
-                who,
-                ends,
-            )
-        )
-    print("\n".join(table(rows)))
+    print("\n".join(table([_AD_HOC, *map(_ad_hoc_row, found)])))
     if any(machine.process is None for machine in found):
         print(
             "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
         )
     return OK
+
+
+_MONEY = ("GPU", "capacity", "$/h", "age", "cost")
+_OF_STACKS = ("name", "stack", "world", "status", "where", *_MONEY, "ends")
+_AD_HOC = ("name", "world", "status", "where", *_MONEY, "used by", "ends")
+
+
+def _declared_row(each: stack_clusters.Declared) -> tuple[str, ...]:
+    record, place = each.record, each.record.placement
+    return (
+        record.cluster,
+        each.stack,
+        record.world,
+        record.status,
+        f"{place.provider} {place.where}".strip(),
+        *_money(record, each.per_hour(), each.charge, each.now),
+        _ends(each),
+    )
+
+
+def _ad_hoc_row(machine: Machine) -> tuple[str, ...]:
+    record = machine.record
+    # One without an end is of a purchase that was cut short: what ends it is not known here.
+    ends = (
+        moment(record.ends_at)
+        if machine.inner.ends_itself
+        else "by release only"
+        if record.ends_at
+        else "not known"
+    )
+    now = machine.inner.opened.clock.now()
+    return (
+        machine.name,
+        machine.world,
+        machine.status,
+        machine.where,
+        *_money(record, record.price.micro_usd, budget.spell_of(record), now),
+        f"process {machine.process}" if machine.process else "nobody",
+        ends,
+    )
+
+
+def _money(
+    record: ClusterRecord, micro_usd: int | None, charge: budget.Charge, now: float
+) -> tuple[str, ...]:
+    """The columns of `_MONEY`; what is not known is empty."""
+    place = record.placement
+    price = "" if micro_usd is None else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
+    gpu = f"{place.times}{place.gpu}" if place.gpu_type else ""
+    return gpu, place.capacity, price, *_so_far(charge, now)
 
 
 def _so_far(charge: budget.Charge, now: float) -> tuple[str, str]:

@@ -162,7 +162,7 @@ def refused_credentials_are_told(bench: Bench) -> None:
 
 
 def a_slow_start_is_waited_for(bench: Bench) -> None:
-    """Machines that take two minutes longer are had then, not before, by one call."""
+    """Machines that take two minutes longer are launched then, not before, by one call."""
     bench.knobs.slow_start(120.0)
     ticket = bench.adapter.submit(bench.order())
     bench.wait(60.0)

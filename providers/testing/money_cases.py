@@ -83,11 +83,11 @@ def the_engine_walks_on_from_a_place_that_is_sold_out(bench: Bench) -> None:
         _nothing(bench)
         return
     record = _created(bench)
-    had = (record.placement.where, record.placement.machine_type)
-    assert had != (
+    placed = (record.placement.where, record.placement.machine_type)
+    assert placed != (
         candidates[0].zone or candidates[0].region,
         candidates[0].machine_type,
-    ), f"wanted another place than {had}"
+    ), f"wanted another place than {placed}"
     bench.exist(1, "walked on")
     _deleted(bench, record)
 

@@ -92,11 +92,13 @@ def several_nodes_are_made_whole_or_not_at_all(bench: Bench) -> None:
     bench.exist(0, "deleted")
     bench.knobs.sell_out(left=1)
     try:
-        had = bench.finish(bench.adapter.submit(bench.order(best, nodes=2)))
+        launched = bench.finish(bench.adapter.submit(bench.order(best, nodes=2)))
     except CloudError as error:
         bench.removed(getattr(error, "handles", ()))
     else:
-        raise AssertionError(f"wanted all or none where one machine is left, found {had.handles}")
+        raise AssertionError(
+            f"wanted all or none where one machine is left, found {launched.handles}"
+        )
     bench.exist(0, "where one is left, of two")
 
 

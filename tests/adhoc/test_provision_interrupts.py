@@ -43,14 +43,16 @@ def test_an_interrupt_during_the_release_waits_for_its_end(capfd) -> None:
     assert "still releasing it" in capfd.readouterr().err
 
 
-def test_an_interrupt_when_it_is_had_but_nobody_was_told_yet_releases(monkeypatch, capfd) -> None:
+def test_an_interrupt_when_it_is_launched_but_nobody_was_told_yet_releases(
+    monkeypatch, capfd
+) -> None:
     """Ctrl-C between the last step of the purchase and the block: the machine is released and
     confirmed, kept or not.
     """
-    had = provision.rent
+    rent = provision.rent
 
     async def then_interrupted(*arguments, **more):
-        machine = await had(*arguments, **more)
+        machine = await rent(*arguments, **more)
         assert machines()
         _thread.interrupt_main()
         return machine

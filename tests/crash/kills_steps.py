@@ -66,7 +66,7 @@ CLOUDS = {
 
 
 class Step(NamedTuple):
-    """`moments` are those at which it is cut short. `first` is had before (empty: nothing), `words`
+    """`moments` are those at which it is cut short. `first` is launched before (empty: nothing), `words`
     is the command, `nodes` how many machines are declared.
 
     `edit` is what the declaration of the command has besides; `world` happens before it.

@@ -29,7 +29,7 @@ def create(lab, want=None, generation="g1", **more):
 
 
 def test_first_candidate_is_had_and_recorded(lab) -> None:
-    """The first candidate that can be had is taken with one creating call, and its price and
+    """The first candidate that has room is taken with one creating call, and its price and
     attempt are recorded.
     """
     record = create(lab)
@@ -45,7 +45,7 @@ def test_first_candidate_is_had_and_recorded(lab) -> None:
 
 
 def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab) -> None:
-    """A stockout moves on in the plan's order until something can be had, and every attempt is on
+    """A stockout moves on in the plan's order until something has room, and every attempt is on
     the screen.
     """
     for zone in ("north-a", "north-b", "south-a"):

@@ -11,7 +11,7 @@ from tests.engine.cases import Killed, ask, run, wanted
 
 @pytest.fixture
 def reclaimable(lab):
-    """(declaration, record): the fallback is held, and the preferred one can be had by now."""
+    """(declaration, record): the fallback is held, and the preferred one has room by now."""
     lab.alpha.stock = {("north-a", "spot"): 1, ("north-b", "spot"): 0, ("south-a", "spot"): 0}
     lab.beta.stock = {("east-a", "spot"): 0}
     declared = wanted(ask("A100-80GB", ttl_s=7200))

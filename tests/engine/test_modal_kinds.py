@@ -129,7 +129,7 @@ def test_a_failed_job_stays_failed(rig) -> None:
 
 
 def test_a_job_that_is_over_at_the_first_look_was_had(rig) -> None:
-    """A job shorter than the first poll counts as had: nothing is deleted and nothing bought twice."""
+    """A job shorter than the first poll counts as launched: nothing is deleted and nothing bought twice."""
     rig.store.set_latency("modal", "job", 0.1)
     rig.store.set_latency("modal", "create", 0.1)
     record = rig.create(rig.wanted(JOB))

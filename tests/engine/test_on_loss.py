@@ -142,7 +142,7 @@ def test_b45_replace_node_killed_while_ordering_is_finished_not_repeated(lab, th
 def test_b45_replace_node_killed_after_it_was_had_is_whole_at_the_next_look(
     lab, monkeypatch
 ) -> None:
-    """Killed once the new one was had: the next look takes it for the missing one, not for a
+    """Killed once the new one was launched: the next look takes it for the missing one, not for a
     placement of its own.
     """
     want = declared("replace-node")

@@ -135,7 +135,7 @@ def test_b32_seven_of_eight_gpus_end_the_rental_at_once(lab) -> None:
 
 
 def test_without_a_probe_nobody_looks(lab) -> None:
-    """A declaration without a key at hand is had as before: what the cloud's API says will do."""
+    """A declaration without a key at hand is launched as before: what the cloud's API says will do."""
     _, record = create(lab, None)
     assert record.status == "running" and lab.alpha.calls["observe"] == 1
 

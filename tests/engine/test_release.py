@@ -43,7 +43,7 @@ def test_reclaim_gets_the_preferred_first_then_releases_the_fallback(lab) -> Non
 
 
 def test_reclaim_keeps_the_fallback_when_nothing_better_is_to_be_had(lab) -> None:
-    """Nothing preferred to be had: the fallback runs on."""
+    """No room for anything preferred: the fallback runs on."""
     world, want, record = on_fallback(lab)
     after = run(operations.reclaim(world, record, want))
     assert after.handles == record.handles and after.reasons == ()
@@ -181,7 +181,7 @@ def test_delete_without_keys_names_what_costs_money(lab) -> None:
 
 
 def test_b42_replacement_that_cannot_be_had_says_so_after_the_delete(lab) -> None:
-    """Deleted first and nothing to be had then: the error says that none was acquired, and nothing
+    """Deleted first and sold out then: the error says that none was acquired, and nothing
     is left running.
     """
     world, record = made(lab)

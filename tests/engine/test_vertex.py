@@ -230,7 +230,7 @@ def test_a_late_request_is_no_second_job(rig) -> None:
 
 
 def test_an_answer_that_cannot_be_settled_buys_nothing_else(rig) -> None:
-    """The answer is lost and the list cannot be had: unsettled, one request; later the same job is
+    """The answer is lost and the list cannot be read: unsettled, one request; later the same job is
     found and taken over.
     """
     rig.store.set_latency("vertex", "job", 90_000)

@@ -216,7 +216,7 @@ def test_a_job_whose_machine_was_released_still_tells_how_it_ended(code, rig, ca
     assert main.main(["cp", "t:data", "./out"]) != 0
     assert "only /opt/out was kept" in capsys.readouterr().err
     # With its declaration goes what is told of it: the end of an old job is not taken for that of
-    # one that could not be had.
+    # one that could not be launched.
     asyncio.run(operations.delete(lab.world, after))
     assert main.main(["wait"]) != 0 and main.main(["wait", "t"]) != 0
     assert "found none that was placed from this machine" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from tests.plugin.conftest import BIN, REPOSITORY
 
 @pytest.mark.core
 def test_up_refresh_preview_preempt_up_destroy(project) -> None:
-    """The whole life: a fallback place is had, nothing changes, a preempted machine is replaced in
+    """The whole life: a fallback place is acquired, nothing changes, a preempted machine is replaced in
     one up, destroy leaves zero machines.
     """
     made = project()

@@ -87,7 +87,7 @@ def test_b30_a_port_that_stays_closed_is_said_with_what_ready_running_is_for(pro
 
 
 def test_b32_a_start_up_that_failed_shows_its_exit_status(project) -> None:
-    """The machine is had, and the `up` says what its start-up script ended with."""
+    """The machine is launched, and the `up` says what its start-up script ended with."""
     made = project("serve-l4")
     made.rehearse("fault", "gcp", "node.look", "start-up-failed", "--set", "code=3")
     said = " ".join(made.up().split())

@@ -107,9 +107,9 @@ def test_half_made_is_kept_in_state(servicer, monkeypatch) -> None:
     ("error", "code", "says"),
     [
         (
-            AllFailed("train: none to be had\n#1 gcp: sold out"),
+            AllFailed("train: sold out everywhere\n#1 gcp: sold out"),
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "train: none to be had\n#1 gcp: sold out",
+            "train: sold out everywhere\n#1 gcp: sold out",
         ),
         (Busy("train: process 7 has it"), grpc.StatusCode.UNAVAILABLE, "train: process 7 has it"),
         (OutcomeUnknown("may exist", provider="gcp"), grpc.StatusCode.UNKNOWN, "may exist"),

@@ -287,7 +287,7 @@ def test_all_clusters_are_checked_at_once(servicer) -> None:
 
 
 def test_the_plan_of_a_reclaim_tells_the_overlap(servicer) -> None:
-    """While the preferred one is had first, both cost."""
+    """While the preferred one is launched first, both cost."""
     old = {**INPUTS, "fallback": ["A100-80GB:8"]}
     diffed(
         servicer,

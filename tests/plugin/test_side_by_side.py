@@ -19,8 +19,8 @@ def test_the_clusters_of_a_stack_are_bought_and_run_side_by_side(project) -> Non
         made.rehearse("latency", provider, "create", "8")
     said = made.up()
     asked = [said.index(match) for match in re.findall(r".*: asking", said)]
-    had = [said.index(match) for match in re.findall(r".*: acquired.*", said)]
-    assert len(asked) == 3 and max(asked) < min(had)
+    acquired = [said.index(match) for match in re.findall(r".*: acquired.*", said)]
+    assert len(asked) == 3 and max(asked) < min(acquired)
     assert len(made.machines()) == 3
     made.destroy()
     assert not [

@@ -170,7 +170,7 @@ def test_the_way_to_a_plan_imports_nothing_heavy(tmp_path, monkeypatch) -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    """Each name of `__all__` can be had, comes from exactly one home, and an unknown one is an
+    """Each name of `__all__` can be imported, comes from exactly one home, and an unknown one is an
     AttributeError.
     """
     homes = [name for names in providers.HOMES.values() for name in names]

@@ -101,9 +101,9 @@ def test_of_several_who_want_the_same_machines_one_gets_all(rack, size, nodes, u
             return ()
 
     with ThreadPoolExecutor(users) as pool:
-        had = [each for each in pool.map(take, orders) if each]
-    assert [len(each) for each in had] == [nodes]
-    winner = had[0][0].native_id.partition("/")[2]
+        held = [each for each in pool.map(take, orders) if each]
+    assert [len(each) for each in held] == [nodes]
+    winner = held[0][0].native_id.partition("/")[2]
     assert made.leases() == [winner] * nodes
     assert not [each for each in made.files() if each.endswith(".log")]
 

@@ -1,4 +1,4 @@
-"""A workload that waits for something by login is placed only where a login can be had."""
+"""A workload that waits for something by login is placed only where a login is possible."""
 
 import pytest
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.aws.optin import closed
 from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Programs
-from providers.errors import Problem
 from providers.model.capability import Capabilities
 from providers.model.volume import VolumeSales
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter
+    from providers.errors import Problem
     from providers.model.fabric import Fabric
     from providers.model.host import Host
     from providers.model.machine import Setup
@@ -105,53 +105,35 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     profile. Pure.
     """
     from providers.adapters.aws.first_boot import fits as told
+    from providers.adapters.sections import nameless
     from providers.model.secret import providers_of
 
     found = list(told(setup))
-    if NAME in providers_of(setup.secrets) and not section.get("instance_profile"):
-        rights = (
-            "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and"
-            " decrypt them"
-        )
-        found.append(
-            Problem(
-                "instance_profile",
-                f"the instance profile that the {kind} fetches its secrets as",
-                "none",
-                rights,
+    if section.get("instance_profile"):
+        return found
+    needs: list[tuple[str, str]] = []
+    if NAME in providers_of(setup.secrets):
+        needs.append(
+            (
+                "fetches its secrets",
+                "one that may call ssm:GetParameter or secretsmanager:GetSecretValue on them, and"
+                " decrypt them",
             )
         )
-    if setup.keeps.startswith("s3://") and not section.get("instance_profile"):
-        rights = f"one that may list, get and put in {setup.keeps}"
-        found.append(
-            Problem(
-                "instance_profile",
-                f"the instance profile that the {kind} keeps its checkpoints as",
-                "none",
-                rights,
-            )
-        )
-    if setup.signs_in_to and not section.get("instance_profile"):
-        found.append(
-            Problem(
-                "instance_profile",
-                f"the instance profile that the {kind} pulls its image as",
-                "none",
+    if setup.keeps.startswith("s3://"):
+        needs.append(("keeps its checkpoints", f"one that may list, get and put in {setup.keeps}"))
+    if setup.signs_in_to:
+        needs.append(
+            (
+                "pulls its image",
                 f"one with AmazonEC2ContainerRegistryReadOnly, for {setup.signs_in_to}",
             )
         )
-    if setup.mounts and not section.get("instance_profile"):
+    if setup.mounts:
         _, url, _ = setup.mounts[0]
         more = ", put and delete" if any(writes for _, _, writes in setup.mounts) else ""
-        found.append(
-            Problem(
-                "instance_profile",
-                f"the instance profile that the {kind} mounts its buckets as",
-                "none",
-                f"one that may list and get{more} in {url}",
-            )
-        )
-    return found
+        needs.append(("mounts its buckets", f"one that may list and get{more} in {url}"))
+    return [*found, *nameless("instance_profile", f"instance profile that the {kind}", needs)]
 
 
 def unreachable(placed: Placement, setup: Setup) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from providers.adapters.sections import unknown
 from providers.errors import Problem
 
 AMI_PARAMETER = (
@@ -212,15 +213,4 @@ def _problems(key: str, value: object) -> list[Problem]:
             for zone, subnet in value.items()
             if not (isinstance(subnet, str) and _SUBNET.match(subnet))
         ]
-    import difflib
-
-    near = difflib.get_close_matches(str(key), Options._fields, n=2, cutoff=0.6)
-    hint = f" (near: {', '.join(near)})" if near else ""
-    return [
-        Problem(
-            str(key),
-            f"a known option{hint}",
-            repr(str(key)),
-            "known: " + ", ".join(Options._fields),
-        )
-    ]
+    return [unknown(key, Options._fields)]

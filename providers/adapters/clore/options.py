@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters.sections import unknown
 from providers.errors import Problem, SpecError
 from providers.model import duration
 from providers.model.workload import CONTAINER_SCRIPT, packed
@@ -144,7 +145,7 @@ def _read(section: Mapping[str, object], base: Options) -> tuple[Options, list[P
                     if name not in _RANGES and name != "start_deadline_s"
                 ),
             )
-            found.append(Problem(key, "a known option", repr(key), f"one of {', '.join(known)}"))
+            found.append(unknown(key, known))
     options = base._replace(**values)  # type: ignore[arg-type]
     if options.env and not options.trust_marketplace:
         # Everything in env can be read by the owner of the host: secrets go there only when the

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from providers.adapters.base import Console, Credentials, Limits, Manifest, Pricing, Programs
 from providers.adapters.gcp.vertex import MANIFEST as VERTEX
-from providers.errors import Problem
 from providers.model.capability import Capabilities
 from providers.model.volume import VolumeSales
 from providers.model.worlds import REHEARSAL
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter, NetworkRequest
+    from providers.errors import Problem
     from providers.model.fabric import Fabric
     from providers.model.host import Host
     from providers.model.machine import Node, Setup
@@ -127,51 +127,27 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     service account. Pure.
     """
     from providers.adapters.gcp.machine_metadata import fits as told
+    from providers.adapters.sections import nameless
     from providers.model.secret import providers_of
 
     found = list(told(section, setup))
-    account = section.get("service_account") or dict(setup.network).get("service_account")
-    if NAME in providers_of(setup.secrets) and not account:
+    if section.get("service_account") or dict(setup.network).get("service_account"):
+        return found
+    needs: list[tuple[str, str]] = []
+    if NAME in providers_of(setup.secrets):
         role = "one with the role roles/secretmanager.secretAccessor on the secrets"
-        found.append(
-            Problem(
-                "service_account",
-                f"the service account that the {kind} fetches its secrets as",
-                "none",
-                role,
-            )
-        )
-    if setup.keeps.startswith("gs://") and not account:
+        needs.append(("fetches its secrets", role))
+    if setup.keeps.startswith("gs://"):
         role = f"one with the role roles/storage.objectAdmin on {setup.keeps}"
-        found.append(
-            Problem(
-                "service_account",
-                f"the service account that the {kind} keeps its checkpoints as",
-                "none",
-                role,
-            )
-        )
-    if setup.signs_in_to and not account:
-        found.append(
-            Problem(
-                "service_account",
-                f"the service account that the {kind} pulls its image as",
-                "none",
-                f"one with the role roles/artifactregistry.reader at {setup.signs_in_to}",
-            )
-        )
-    own = [(url, writes) for _, url, writes in setup.mounts if url.startswith("gs://")]
-    if own and not account:
+        needs.append(("keeps its checkpoints", role))
+    if setup.signs_in_to:
+        role = f"one with the role roles/artifactregistry.reader at {setup.signs_in_to}"
+        needs.append(("pulls its image", role))
+    if own := [(url, writes) for _, url, writes in setup.mounts if url.startswith("gs://")]:
         right = "objectUser" if any(writes for _, writes in own) else "objectViewer"
-        found.append(
-            Problem(
-                "service_account",
-                f"the service account that the {kind} mounts its buckets as",
-                "none",
-                f"one with the role roles/storage.{right} on {own[0][0]}",
-            )
-        )
-    return found
+        role = f"one with the role roles/storage.{right} on {own[0][0]}"
+        needs.append(("mounts its buckets", role))
+    return [*found, *nameless("service_account", f"service account that the {kind}", needs)]
 
 
 def unreachable(_placed: Placement, setup: Setup) -> str:

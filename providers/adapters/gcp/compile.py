@@ -230,8 +230,8 @@ def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
         notes.append(f"Google keeps the request queued for up to {duration_text(QUEUE_MAX_S)}")
     if capacity == FLEX_START and len(order.node_names) > 1:
         notes.append(
-            "several Flex-start nodes are had at once or not at all: Google queues only single"
-            " machines"
+            "several Flex-start nodes are launched at once or not at all: Google queues only"
+            " single machines"
         )
     return tuple(notes)
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.gcp import fabric as fabrics
+from providers.adapters.sections import unknown
 from providers.errors import Problem
 
 if TYPE_CHECKING:
@@ -192,10 +193,4 @@ def _problem(key: str, value: object) -> Problem | None:
                 shown,
             )
         )
-    import difflib
-
-    near = difflib.get_close_matches(str(key), Options._fields, n=2, cutoff=0.6)
-    hint = f" (near: {', '.join(near)})" if near else ""
-    return Problem(
-        str(key), f"a known option{hint}", repr(str(key)), "known: " + ", ".join(Options._fields)
-    )
+    return unknown(key, Options._fields)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters import sections
 from providers.errors import Problem
 from providers.model import duration, shell
 
@@ -120,21 +121,15 @@ def read(section: Mapping[str, object]) -> Options:
 
 
 def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
+    named = {key: value for key, value in section.items() if key != "nonpreemptible"}
     found: list[Problem] = []
-    values: dict[str, object] = {}
-    for key, value in section.items():
-        if key == "nonpreemptible":
-            if value is not False:
-                found.append(Problem(key, NO_NONPREEMPTIBLE, repr(value)[:80]))
-            continue
-        reader = _READERS.get(key)
-        if reader is None:
-            found.append(Problem(key, f"one of {', '.join(_READERS)}", repr(key)))
-            continue
-        try:
-            values[_FIELDS.get(key, key)] = reader(value)
-        except ValueError as error:
-            found.append(Problem(key, str(error), repr(value)[:80]))
+    if section.get("nonpreemptible", False) is not False:
+        found.append(
+            Problem("nonpreemptible", NO_NONPREEMPTIBLE, repr(section["nonpreemptible"])[:80])
+        )
+    by_key, wrong = sections.values(named, _READERS)
+    found.extend(wrong)
+    values = {_FIELDS.get(key, key): value for key, value in by_key.items()}
     if "image" in values and "python" in values:
         found.append(
             Problem(

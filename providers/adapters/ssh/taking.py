@@ -83,12 +83,12 @@ def all_or_none(
 def _in_turn(take: Take, choices: Sequence[Choice], nodes: int) -> list[Handle | CloudError]:
     """What taking one after another came to, until there are enough or too few are left."""
     found: list[Handle | CloudError] = []
-    had = 0
+    taken = 0
     for index, choice in enumerate(choices):
-        if had == nodes or had + len(choices) - index < nodes:
+        if taken == nodes or taken + len(choices) - index < nodes:
             break
-        found.append(take(had, choice))
-        had += isinstance(found[-1], Handle)
+        found.append(take(taken, choice))
+        taken += isinstance(found[-1], Handle)
     return found
 
 
@@ -97,7 +97,7 @@ def _dropped(taken: Sequence[Handle], drop: Callable[[Handle], None], nodes: int
         at_once(drop, taken)
     except CloudError as failed:
         raise HalfMade(
-            f"ssh: {len(taken)} of {nodes} machines were taken, and are to be given back",
+            f"ssh: {len(taken)} of {nodes} machines were taken, and are to be released",
             handles=tuple(taken),
             provider=PROVIDER,
             code=failed.code,

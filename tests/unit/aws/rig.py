@@ -62,11 +62,11 @@ class Rig(CloudRig):
             looks_s=(0.0, 1.0),
         )
 
-    def had(self, ticket: Ticket) -> Ticket:
+    def finish(self, ticket: Ticket) -> Ticket:
         return self.done(self.ec2, ticket)
 
-    def got(self, *candidates: Candidate, **rest: Any) -> Ticket:
-        return self.had(self.ec2.submit(order(*candidates, **rest)))
+    def launched(self, *candidates: Candidate, **rest: Any) -> Ticket:
+        return self.finish(self.ec2.submit(order(*candidates, **rest)))
 
     def boto(self, operation: str, region: str = REGION, **parameters: Any) -> Any:
         return getattr(self.client.service("ec2", region), operation)(**parameters)

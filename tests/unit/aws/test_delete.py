@@ -17,8 +17,8 @@ def test_delete_leaves_nothing(rig) -> None:
     """After the last machine is seen gone, template, placement group and security group are gone
     too; deleting again is success.
     """
-    first = rig.got(candidate(nodes=2), nodes=2)
-    second = rig.got(candidate(B), generation="gen2")
+    first = rig.launched(candidate(nodes=2), nodes=2)
+    second = rig.launched(candidate(B), generation="gen2")
     for handle in first.handles:
         rig.ec2.delete(handle)
     assert {"stopping"} == {node.status for node in rig.ec2.observe(first.handles)}
@@ -40,7 +40,7 @@ def test_b36_a_persistent_request_is_cancelled_first(rig) -> None:
     """A Spot machine under a persistent request: the request is cancelled before the machine ends,
     and none is left under it.
     """
-    ticket = rig.got(candidate(capacity="spot"))
+    ticket = rig.launched(candidate(capacity="spot"))
     with rig.rows() as rows:
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
@@ -59,7 +59,7 @@ def test_b36_a_machine_that_a_request_started_by_itself_is_ended_too(rig) -> Non
     """Ended behind our back, a persistent request starts a new, unlabelled machine: deleting ends
     that one before the first counts as gone.
     """
-    ticket = rig.got(candidate(capacity="spot"))
+    ticket = rig.launched(candidate(capacity="spot"))
     with rig.rows() as rows:
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
@@ -75,7 +75,7 @@ def test_b36_a_stopped_machine_under_a_persistent_request_leaves_none(rig) -> No
     """Stopped, its request is disabled: that is cancelled first all the same, then the machine
     ends, and none is left under it.
     """
-    ticket = rig.got(candidate(capacity="spot"))
+    ticket = rig.launched(candidate(capacity="spot"))
     with rig.rows() as rows:
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
@@ -103,7 +103,7 @@ def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig) -> None:
     """Taken back under a persistent request, which started another, unlabelled one: deleting the
     one that is gone ends the other.
     """
-    ticket = rig.got(candidate(capacity="spot"))
+    ticket = rig.launched(candidate(capacity="spot"))
     with rig.rows() as rows:
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
@@ -118,7 +118,7 @@ def test_b36_a_machine_that_ended_by_itself_leaves_none_either(rig) -> None:
 
 def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig) -> None:
     """B36 as reported: terminating alone leaves a new, untagged machine behind."""
-    ticket = rig.got(candidate(capacity="spot"))
+    ticket = rig.launched(candidate(capacity="spot"))
     with rig.rows() as rows:
         (request,) = rows.things(REGION, "spot-request")
         rows.write_thing({**request, "type": "persistent"})
@@ -173,4 +173,4 @@ def test_a_group_that_was_tidied_away_in_between_is_a_passing_fault(rig, monkeyp
     wanted = order()
     with pytest.raises(Transient, match="made again"):
         rig.ec2.submit(wanted)
-    assert rig.ec2.resume(wanted) is None and rig.had(rig.ec2.submit(wanted))
+    assert rig.ec2.resume(wanted) is None and rig.finish(rig.ec2.submit(wanted))

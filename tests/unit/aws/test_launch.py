@@ -32,7 +32,7 @@ def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
     """Made by one fleet, running, and seen as what was ordered: type, GPUs, zone id, way of buying,
     label.
     """
-    ticket = rig.got(candidate(zone, machine_type, capacity), labels=(("team", "x"),))
+    ticket = rig.launched(candidate(zone, machine_type, capacity), labels=(("team", "x"),))
     (node,) = rig.ec2.observe(ticket.handles)
     gpu, count = machines.gpus_of(machine_type)
     assert (machine_type, gpu, count, capacity, "running", zone, REGION) == (
@@ -63,13 +63,13 @@ def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
 
 
 def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig) -> None:
-    """The first pool that has it is taken, in one creating call; the one that was had is told, not
+    """The first pool that has it is taken, in one creating call; the one that was acquired is told, not
     the first one.
     """
     rig.store.set_stock("aws", A, "p5.48xlarge", "on-demand", 0)
     wanted = order(candidate(A), candidate(B), candidate(A, "p4d.24xlarge"))
     assert rig.ec2.group(wanted.candidates) == 3
-    ticket = rig.had(rig.ec2.submit(wanted))
+    ticket = rig.finish(rig.ec2.submit(wanted))
     assert (
         ticket.placed.zone,
         ticket.placed.machine_type,
@@ -80,7 +80,7 @@ def test_a_fleets_template_is_gone_after_the_call(rig) -> None:
     """The launch template is a helper for one call: deleted after a success, a refusal and a lost
     answer.
     """
-    rig.got()
+    rig.launched()
     rig.store.set_stock("aws", A, "p5.48xlarge", "on-demand", 0)
     with pytest.raises(NoCapacity):
         rig.ec2.submit(order())
@@ -94,7 +94,7 @@ def test_several_nodes_are_all_or_nothing(rig) -> None:
     """Four nodes by one RunInstances in one zone and placement group, named one by one; three free
     places make none of them.
     """
-    ticket = rig.got(candidate(nodes=4), nodes=4)
+    ticket = rig.launched(candidate(nodes=4), nodes=4)
     nodes = rig.ec2.observe(ticket.handles)
     assert [f"train-gen1-{index}" for index in range(4)] == [node.name for node in nodes] and {
         A
@@ -113,7 +113,7 @@ def test_several_nodes_are_all_or_nothing(rig) -> None:
 
 def test_several_spot_nodes(rig) -> None:
     """A Spot cluster is one RunInstances with one-time requests."""
-    ticket = rig.got(candidate(capacity="spot", nodes=2), nodes=2)
+    ticket = rig.launched(candidate(capacity="spot", nodes=2), nodes=2)
     assert {"spot"} == {node.capacity for node in rig.ec2.observe(ticket.handles)}
     assert {"one-time"} == {
         item["Type"] for item in rig.boto("describe_spot_instance_requests")["SpotInstanceRequests"]
@@ -135,7 +135,7 @@ def test_b25_a_lost_answer_is_found_by_the_token(rig, kind, nodes) -> None:
     with pytest.raises(OutcomeUnknown) as caught:
         rig.ec2.submit(wanted)
     assert wanted.token == caught.value.token
-    ticket = rig.had(rig.ec2.resume(wanted))
+    ticket = rig.finish(rig.ec2.resume(wanted))
     assert (
         nodes == len(ticket.handles) == len(rig.left()[0])
         and rig.count("CreateFleet") + rig.count("RunInstances") == 1
@@ -153,7 +153,7 @@ def test_each_node_has_a_name_of_its_own_whoever_looks_first(rig, refused) -> No
     wanted = order(candidate(nodes=3), nodes=3)
     ticket = rig.ec2.submit(wanted)
     rig.ec2 = rig.adapter()
-    ticket = rig.had(ticket)
+    ticket = rig.finish(ticket)
     assert list(wanted.node_names) == [node.name for node in rig.ec2.observe(ticket.handles)]
     assert 2 + refused == rig.count("CreateTags")
 
@@ -177,7 +177,7 @@ def test_the_same_order_sent_twice_makes_one_machine(rig) -> None:
     order's parameters are refused.
     """
     wanted = order()
-    first, again = rig.had(rig.ec2.submit(wanted)), rig.had(rig.ec2.submit(wanted))
+    first, again = rig.finish(rig.ec2.submit(wanted)), rig.finish(rig.ec2.submit(wanted))
     assert first.handles == again.handles and len(rig.left()[0]) == 1
     with pytest.raises(OutcomeUnknown, match="IdempotentParameterMismatch"):
         rig.ec2.submit(wanted._replace(candidates=(candidate(B),)))
@@ -246,7 +246,7 @@ def test_an_own_reservation_is_used(rig, block) -> None:
         )["CapacityReservationId"]
     both = [candidate(zone, capacity="reservation", reservation=record) for zone in (A, B)]
     assert rig.ec2.group(both) == 2
-    ticket = rig.got(*both)
+    ticket = rig.launched(*both)
     assert (ticket.placed.zone, ticket.placed.capacity) == (B, "reservation") and rig.count(
         "RunInstances"
     ) == 1
@@ -283,7 +283,7 @@ def test_relabel_and_labels(rig) -> None:
     """A new generation is written on the machine; labels replace the earlier ones and leave others'
     tags alone.
     """
-    (handle,) = rig.got(labels=(("team", "x"), ("old", "1"))).handles
+    (handle,) = rig.launched(labels=(("team", "x"), ("old", "1"))).handles
     instance_id = handle.native_id.split("/")[1]
     rig.boto("create_tags", Resources=[instance_id], Tags=[{"Key": "CostCenter", "Value": "7"}])
     rig.ec2.relabel(handle, "gen9")
@@ -312,8 +312,8 @@ def test_the_owners_group_lets_ssh_in_and_its_machines_at_each_other(rig) -> Non
     """One group for each owner, region and VPC: tcp 22 from anywhere, everything from and to
     itself; made once.
     """
-    rig.got()
-    rig.got(candidate(B), generation="gen2")
+    rig.launched()
+    rig.launched(candidate(B), generation="gen2")
     (group,) = rig.left()[3]
     assert group["GroupName"] == "gpus-own1"
     ssh = next(rule for rule in group["IpPermissions"] if rule["IpProtocol"] == "tcp")
@@ -324,7 +324,7 @@ def test_the_owners_group_lets_ssh_in_and_its_machines_at_each_other(rig) -> Non
             and rule["UserIdGroupPairs"][0]["GroupId"] == group["GroupId"]
             for rule in group[side]
         )
-    rig.got(
+    rig.launched(
         candidate(B), generation="gen3", options=(("security_group", places.made_up("sg", REGION)),)
     )
     assert rig.count("CreateSecurityGroup") == 1

@@ -13,7 +13,7 @@ def test_b29_a_preempted_machine_is_gone_and_says_so(rig) -> None:
     """EC2's Server.SpotInstanceTermination: preempted while it goes, gone (by name: preempted) once
     it is terminated, then unknown and still gone.
     """
-    ticket = rig.got(candidate(capacity="spot"))
+    ticket = rig.launched(candidate(capacity="spot"))
     assert console.preempt(rig.store, "train-gen1-0") == 1
     assert rig.ec2.observe(ticket.handles)[0].status == "preempted"
     rig.moment += 2
@@ -28,7 +28,7 @@ def test_b29_a_preempted_machine_is_gone_and_says_so(rig) -> None:
 
 def test_b29_a_region_that_cannot_be_reached_is_never_gone(rig) -> None:
     """403, 5xx and a dead connection are errors, never absence, for one machine and for a search."""
-    ticket = rig.got()
+    ticket = rig.launched()
     for kind, error in (
         ("forbidden", BadCredentials),
         ("unavailable", Transient),
@@ -50,7 +50,7 @@ def test_b29_a_list_that_is_not_whole_is_an_error_and_never_gone(rig, monkeypatc
     """EC2 names a reservation for the machines in it: an answer without them is not read as a
     machine that is gone.
     """
-    handles = rig.got().handles
+    handles = rig.launched().handles
     monkeypatch.setattr(Client, "pages", lambda *_, **__: iter([page]))
     for look in (lambda: rig.ec2.observe(handles), lambda: rig.ec2.find("own1")):
         with pytest.raises(Transient):
@@ -61,7 +61,7 @@ def test_b29_a_machine_that_is_not_listed_is_asked_for_by_its_id(rig, monkeypatc
     """Gone is what EC2 says by name not to know: a list without it is not enough, and an answer
     that says neither is an error.
     """
-    handles = rig.got().handles
+    handles = rig.launched().handles
     monkeypatch.setattr(Client, "pages", lambda *_, **__: iter([{"Reservations": []}]))
     assert rig.ec2.observe(handles)[0].status == "running"
     monkeypatch.setattr(Client, "call", lambda *_, **__: {"Reservations": []})
@@ -71,7 +71,7 @@ def test_b29_a_machine_that_is_not_listed_is_asked_for_by_its_id(rig, monkeypatc
 
 def test_a_stopped_machine_is_seen_as_stopped(rig) -> None:
     """A machine that somebody stopped exists and is told as stopped, with the code."""
-    ticket = rig.got()
+    ticket = rig.launched()
     rig.boto("stop_instances", InstanceIds=[ticket.handles[0].native_id.split("/")[1]])
     assert rig.ec2.observe(ticket.handles)[0].status == "stopping"
     rig.moment += 2
@@ -87,7 +87,7 @@ def test_the_end_of_the_run(rig, on_ttl, status) -> None:
     """The timer of the user data ends the machine: terminated, or stopped and told as ended where
     it is kept.
     """
-    ticket = rig.got(ttl_s=3600, on_ttl=on_ttl)
+    ticket = rig.launched(ttl_s=3600, on_ttl=on_ttl)
     rig.moment += 3590
     assert rig.ec2.observe(ticket.handles)[0].status == "running"
     rig.moment += 30
@@ -100,14 +100,14 @@ def test_find_pages_through_every_region(rig, monkeypatch) -> None:
     generation; others' are not.
     """
     for generation in ("gen1", "gen2"):
-        rig.got(
+        rig.launched(
             candidate(machine_type="g6.xlarge", nodes=4),
             nodes=4,
             generation=generation,
             options=(("efa", False),),
         )
-    rig.got(candidate("use2-az1", "g6.xlarge"), cluster="other")
-    rig.got(candidate(machine_type="g6.xlarge"), owner="own2")
+    rig.launched(candidate("use2-az1", "g6.xlarge"), cluster="other")
+    rig.launched(candidate(machine_type="g6.xlarge"), owner="own2")
     monkeypatch.setattr("providers.adapters.aws.lookup.PAGE", 5)
     before = rig.count("DescribeInstances")
     assert len(rig.ec2.find("own1")) == 9 and rig.count("DescribeInstances") - before == 3

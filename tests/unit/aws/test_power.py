@@ -21,7 +21,7 @@ from tests.unit.aws.rig import REGION, A, candidate
 
 def test_a_machine_stops_and_starts_as_the_same_one(rig) -> None:
     """One StopInstances, one StartInstances, however often it is asked; nothing is bought."""
-    (handle,) = rig.got().handles
+    (handle,) = rig.launched().handles
     for state, calls in (
         ("stopped", (1, 0)),
         ("stopped", (1, 0)),
@@ -36,7 +36,7 @@ def test_a_machine_stops_and_starts_as_the_same_one(rig) -> None:
 
 def test_a_start_waits_for_a_stop_under_way(rig) -> None:
     """EC2 refuses to start what is still stopping: that is waited for."""
-    (handle,) = rig.got().handles
+    (handle,) = rig.launched().handles
     rig.store.set_latency("aws", "stop", 20)
     rig.boto("stop_instances", InstanceIds=[handle.native_id.split("/")[1]])
     rig.ec2.update(handle, {"state": "running"})
@@ -45,7 +45,7 @@ def test_a_start_waits_for_a_stop_under_way(rig) -> None:
 
 def test_a_stop_that_takes_too_long_is_asked_again(rig) -> None:
     """Beyond the wait: Transient, and never reported as stopped."""
-    (handle,) = rig.got().handles
+    (handle,) = rig.launched().handles
     rig.store.set_latency("aws", "stop", 500)
     with pytest.raises(Transient, match="it is stopping after"):
         rig.ec2.update(handle, {"state": "stopped"})
@@ -56,7 +56,7 @@ def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig) -> N
     """The zone is full: NoCapacity that names it; the machine is still there, stopped, and nothing
     was bought.
     """
-    (handle,) = rig.got().handles
+    (handle,) = rig.launched().handles
     rig.ec2.update(handle, {"state": "stopped"})
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity, match=f"aws {A}: starting i-.*InsufficientInstanceCapacity"):
@@ -66,7 +66,7 @@ def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig) -> N
 
 def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig) -> None:
     """The account's limit shrank meanwhile: VcpuLimitExceeded, the zone named, the machine kept."""
-    (handle,) = rig.got().handles
+    (handle,) = rig.launched().handles
     rig.ec2.update(handle, {"state": "stopped"})
     rig.store.set_quota("aws", REGION, "L-417A185B", 100)
     with pytest.raises(
@@ -90,7 +90,7 @@ def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch) -> None:
     """Accepted, and stopped again for want of room: NoCapacity by the new reason. The previous reason
     is a list that lags: asked again, never a refusal.
     """
-    (handle,) = rig.got().handles
+    (handle,) = rig.launched().handles
     rig.ec2.update(handle, {"state": "stopped"})
     monkeypatch.setattr(rig.ec2, "sleep", lambda seconds: taken_back(rig))
     with pytest.raises(NoCapacity, match=f"aws {A}: starting i-.*{FULL}"):
@@ -107,7 +107,7 @@ def test_b41_a_start_that_is_taken_back_is_no_start(rig, monkeypatch) -> None:
 
 def test_b36_a_one_time_spot_machine_is_not_stopped(rig) -> None:
     """Refused with the reason, before any call that changes something; it runs on."""
-    (handle,) = rig.got(candidate(capacity="spot")).handles
+    (handle,) = rig.launched(candidate(capacity="spot")).handles
     with pytest.raises(Unsupported, match="found a one-time Spot machine, which can only end"):
         rig.ec2.update(handle, {"state": "stopped"})
     assert rig.count("StopInstances") == 0 and rig.ec2.observe([handle])[0].status == "running"
@@ -115,7 +115,7 @@ def test_b36_a_one_time_spot_machine_is_not_stopped(rig) -> None:
 
 def test_a_machine_that_is_gone_is_not_started(rig) -> None:
     """Unknown or ended: refused, and nothing is made."""
-    (handle,) = rig.got().handles
+    (handle,) = rig.launched().handles
     rig.ec2.delete(handle)
     for lost in (handle, Handle("aws", f"{REGION}/i-0123456789abcdef0")):
         with pytest.raises(Unsupported):

@@ -44,13 +44,13 @@ def test_b21_a_vcpu_limit_is_one_call_for_the_region(rig) -> None:
     region, Spot stays open.
     """
     rig.store.set_quota("aws", REGION, "L-417A185B", 192)
-    rig.got()
+    rig.launched()
     with pytest.raises(QuotaExceeded, match="VcpuLimitExceeded") as caught:
         rig.ec2.submit(order(candidate(A), candidate(B), generation="gen2"))
     assert caught.value.metric == "L-417A185B" and rig.count("CreateFleet") == 2
     assert any(scope.covers(candidate(B, "p4d.24xlarge")) for scope in caught.value.scopes)
     assert not any(scope.covers(candidate(A, capacity="spot")) for scope in caught.value.scopes)
-    assert rig.got(candidate(capacity="spot"), generation="gen3")
+    assert rig.launched(candidate(capacity="spot"), generation="gen3")
 
 
 EVIL = "no \x1b[31mroom\x00\x08 \ufffe\udcff <&>"
@@ -148,7 +148,7 @@ def test_faults_before_the_creating_call_made_nothing(rig) -> None:
         with pytest.raises(Transient):
             rig.ec2.submit(order())
     assert rig.count("CreateFleet") == 0
-    assert rig.got()
+    assert rig.launched()
 
 
 def test_a_zone_or_region_that_the_account_has_not_is_refused_without_a_call(rig) -> None:

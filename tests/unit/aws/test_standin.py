@@ -62,7 +62,7 @@ def test_reads_are_no_mutations_in_the_log(rig) -> None:
     """The log tells calls that only read from those that change something, though the protocol
     posts both; bodies are not kept.
     """
-    ticket = rig.got(ssh_public_key="ssh-ed25519 AAAASECRET me")
+    ticket = rig.launched(ssh_public_key="ssh-ed25519 AAAASECRET me")
     rig.ec2.observe(ticket.handles)
     changed = {request.method for request in rig.store.mutations()}
     assert {
@@ -91,7 +91,7 @@ def test_latency_and_slowness_are_the_scenarios(rig) -> None:
 
 def test_two_servers_answer_as_one_cloud(rig) -> None:
     """Everything is in the store: another process's stand-in sees the machine and its refusals."""
-    ticket = rig.got()
+    ticket = rig.launched()
     other = aws.start(rig.store)
     try:
         second = rig.adapter(client=Client(SESSION, other.url))

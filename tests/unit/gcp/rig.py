@@ -69,11 +69,11 @@ class Rig(CloudRig):
         client = Client("rehearsal", AnonymousCredentials(), f"{url}/compute/v1/", timeout_s=5.0)
         return Gcp("rehearsal", client, sleep=self.sleep, second_look_s=0.1)
 
-    def had(self, ticket: Ticket) -> Ticket:
+    def finish(self, ticket: Ticket) -> Ticket:
         return self.done(self.gcp, ticket)
 
-    def got(self, *args: Candidate, **rest: Any) -> Ticket:
-        return self.had(self.gcp.submit(order(*args, **rest)))
+    def launched(self, *args: Candidate, **rest: Any) -> Ticket:
+        return self.finish(self.gcp.submit(order(*args, **rest)))
 
     def status(self, handle: Handle) -> str:
         return self.gcp.observe([handle])[0].status

@@ -10,7 +10,7 @@ from providers.rehearsal.clouds.gcp import console
 
 def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig) -> None:
     """Deleted, then gone; deleting what is gone is success; nothing is left."""
-    ticket = rig.got()
+    ticket = rig.launched()
     rig.gcp.delete(ticket.handles[0])
     rig.moment += 30
     assert rig.status(ticket.handles[0]) == "gone"
@@ -20,7 +20,7 @@ def test_delete_is_confirmed_by_observe_and_twice_is_fine(rig) -> None:
 
 def test_relabel_writes_the_new_generation(rig) -> None:
     """An adopted machine is found under its new generation, its other labels as before."""
-    ticket = rig.got(labels=(("team", "ml"),))
+    ticket = rig.launched(labels=(("team", "ml"),))
     rig.gcp.relabel(ticket.handles[0], "gen2")
     assert list(rig.gcp.find("own1", "train", "gen1")) == []
     assert (
@@ -38,7 +38,7 @@ def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig
         "secrets": (("HF_TOKEN", "projects/p/secrets/hf"),),
         "options": account,
     }
-    ticket = rig.got(script="#!/bin/bash\necho first\n", idle_s=7_200, **ordered)
+    ticket = rig.launched(script="#!/bin/bash\necho first\n", idle_s=7_200, **ordered)
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
 
     def script():
@@ -61,7 +61,7 @@ def test_edited_workload_keeps_the_idle_timer_and_the_secrets_of_its_machine(rig
 
 def test_labels_and_key_change_in_place(rig) -> None:
     """The user's labels are replaced, ours stay; the key is replaced and can be taken away."""
-    ticket = rig.got(
+    ticket = rig.launched(
         labels=(("team", "ml"),),
         ssh_public_key="ssh-ed25519 AAAA me",
         options=(("container", "ubuntu"),),
@@ -97,7 +97,7 @@ def test_labels_and_key_change_in_place(rig) -> None:
 
 def test_an_edit_is_repeated_when_somebody_was_faster(rig) -> None:
     """A stale fingerprint is read again once."""
-    ticket = rig.got()
+    ticket = rig.launched()
     rig.store.add_fault(
         "gcp", "instances.setLabels", "http", times=1, status=412, reason="conditionNotMet"
     )

@@ -25,7 +25,7 @@ def test_b10_each_family_is_had_as_ordered(rig, machine_type, gpu, count, capaci
     """L4 on G2, A100 on A2, H100 on A3, T4 attached to N1: made, running, and seen as what was
     ordered.
     """
-    ticket = rig.got(candidate(machine_type=machine_type, capacity=capacity))
+    ticket = rig.launched(candidate(machine_type=machine_type, capacity=capacity))
     node = rig.gcp.observe(ticket.handles)[0]
     assert (machine_type, gpu, count, capacity, "running", A, "us-central1") == (
         node.machine_type,
@@ -43,7 +43,7 @@ def test_b10_each_family_is_had_as_ordered(rig, machine_type, gpu, count, capaci
 
 def test_b11_reported_accelerators_are_no_change(rig) -> None:
     """The API reports the built-in GPU of an A2; the node is still the one that was ordered."""
-    ticket = rig.got(candidate(machine_type="a2-highgpu-1g"))
+    ticket = rig.launched(candidate(machine_type="a2-highgpu-1g"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
     body = rig.gcp.client.call(
         lambda s: s.instances().get(project=project, zone=zone, instance=name),
@@ -61,7 +61,7 @@ def test_several_zones_go_out_as_one_call(rig) -> None:
     ticket says which.
     """
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 0)
-    ticket = rig.got(candidate(A), candidate(B))
+    ticket = rig.launched(candidate(A), candidate(B))
     assert (ticket.placed.zone, rig.calls("regionInstances.bulkInsert")) == (B, 1)
 
 
@@ -79,7 +79,7 @@ def test_zones_that_the_plan_lacks_are_never_used(rig) -> None:
 
 
 def test_machine_types_fall_back_within_one_call(rig) -> None:
-    """With instance flexibility the second type of the group is had when the first is sold out."""
+    """With instance flexibility the second type of the group is launched when the first is sold out."""
     rig.store.set_stock("gcp", "us-central1", "g2-standard-4", "on-demand", 0)
     group = [
         candidate(zone, machine_type)
@@ -87,20 +87,20 @@ def test_machine_types_fall_back_within_one_call(rig) -> None:
         for zone in (A, B)
     ]
     assert rig.gcp.group(group) == 4
-    ticket = rig.got(*group)
+    ticket = rig.launched(*group)
     assert (ticket.placed.machine_type, ticket.placed.zone) == ("g2-standard-8", A)
 
 
 def test_a_place_without_a_zone_is_filled_in(rig) -> None:
-    """Where only the region is known, the placed candidate names the zone that was had."""
-    ticket = rig.got(candidate("", region="us-central1"))
+    """Where only the region is known, the placed candidate names the zone that was acquired."""
+    ticket = rig.launched(candidate("", region="us-central1"))
     assert ticket.placed.zone.startswith("us-central1-")
 
 
 def test_a_cluster_is_whole_and_in_one_zone(rig) -> None:
     """Two nodes: both or none, in one zone, in the order of their names."""
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 1)
-    ticket = rig.got(candidate(A), candidate(B), nodes=2)
+    ticket = rig.launched(candidate(A), candidate(B), nodes=2)
     assert ticket.placed.zone == B
     assert [handle.native_id.rsplit("/", 1)[-1] for handle in ticket.handles] == [
         "train-gen1-0",
@@ -109,7 +109,7 @@ def test_a_cluster_is_whole_and_in_one_zone(rig) -> None:
 
 
 def test_a_cluster_that_does_not_fit_leaves_nothing(rig) -> None:
-    """One of two nodes could be had: refused as a stockout, all rolled back."""
+    """One of two nodes has room: refused as a stockout, all rolled back."""
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "on-demand", 1)
     ticket = rig.gcp.submit(order(candidate(A), nodes=2))
     rig.moment += 30
@@ -122,7 +122,7 @@ def test_a_cluster_that_does_not_fit_leaves_nothing(rig) -> None:
 
 
 def test_a_reservation_is_used_by_name(rig) -> None:
-    """A reserved machine is had where the reservation is, and seen as such."""
+    """A reserved machine is launched where the reservation is, and seen as such."""
     body = {
         "name": "mine",
         "specificReservationRequired": True,
@@ -136,7 +136,7 @@ def test_a_reservation_is_used_by_name(rig) -> None:
         rig.gcp.context(order()),
     )
     rig.moment += 10
-    ticket = rig.got(candidate(A, capacity="reservation", reservation="mine"))
+    ticket = rig.launched(candidate(A, capacity="reservation", reservation="mine"))
     assert rig.gcp.observe(ticket.handles)[0].capacity == "reservation"
 
 
@@ -150,7 +150,7 @@ def test_flex_start_is_queued_until_there_is_room(rig) -> None:
     assert "7d" in ticket.detail
     assert [node.status for node in rig.gcp.find("own1")] == ["queued"]
     rig.store.set_stock("gcp", A, "a3-highgpu-8g", "flex-start", 1)
-    assert rig.had(ticket).placed.capacity == "flex-start"
+    assert rig.finish(ticket).placed.capacity == "flex-start"
 
 
 def test_flex_start_s_wait_runs_out(rig) -> None:
@@ -172,14 +172,14 @@ def test_a_ticket_survives_the_process(rig) -> None:
     try:
         assert "127.0.0.1" not in json.dumps(ticket.native)
         rig.gcp = rig.adapter(other.url)
-        assert rig.had(ticket).placed.zone == A
+        assert rig.finish(ticket).placed.zone == A
     finally:
         other.close()
 
 
 def test_what_was_delivered_is_compared_with_the_order(rig) -> None:
     """A machine of another type under the order's name and generation is not taken for it."""
-    rig.got(candidate(A, "g2-standard-4"))
+    rig.launched(candidate(A, "g2-standard-4"))
     ticket = rig.gcp.resume(order(candidate(A, "g2-standard-8")))
     with pytest.raises(HalfMade, match="g2-standard-4 with 1 x L4") as caught:
         rig.gcp.poll(ticket)

@@ -18,7 +18,7 @@ def test_a_lost_answer_is_settled_by_the_token(rig, fault) -> None:
         rig.gcp.submit(ordered)
     assert ordered.token == caught.value.token
     assert rig.calls("instances.bulkInsert") == 1
-    ticket = rig.had(rig.gcp.resume(ordered))
+    ticket = rig.finish(rig.gcp.resume(ordered))
     assert 1 == len(ticket.handles) == len(rig.gcp.find("own1"))
 
 
@@ -46,18 +46,18 @@ def test_the_same_token_buys_once(rig) -> None:
     ordered = order()
     first, second = rig.gcp.submit(ordered), rig.gcp.submit(ordered)
     assert first.native == second.native
-    rig.had(first)
+    rig.finish(first)
     assert len(rig.gcp.find("own1")) == 1
 
 
 def test_a_taken_name_is_settled_not_bought_again(rig) -> None:
     """409: the machine of this generation is there already, and is found."""
-    rig.got(candidate(A))
+    rig.launched(candidate(A))
     again = order(candidate(A))
     with pytest.raises(OutcomeUnknown) as caught:
         rig.gcp.submit(again)
     assert caught.value.code == "alreadyExists"
-    assert len(rig.had(rig.gcp.resume(again)).handles) == 1
+    assert len(rig.finish(rig.gcp.resume(again)).handles) == 1
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_a_proxy_is_not_asked_for_a_rehearsal(rig, monkeypatch) -> None:
     """The rehearsal's server is this process, whatever proxy the environment names."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    assert rig.got(candidate(A)).placed.zone == A
+    assert rig.launched(candidate(A)).placed.zone == A

@@ -9,7 +9,7 @@ from tests.unit.gcp.rig import A, B, candidate
 
 def test_b29_gone_only_on_google_s_own_word(rig) -> None:
     """404 is gone; 403 and a lost connection raise and never read as gone."""
-    ticket = rig.got()
+    ticket = rig.launched()
     assert rig.status(Handle("gcp", f"projects/rehearsal/zones/{A}/instances/nothing")) == "gone"
     rig.store.add_fault("gcp", "instances.get", "forbidden", times=1)
     with pytest.raises(BadCredentials):
@@ -24,10 +24,10 @@ def test_b29_a_preempted_machine_is_told(rig) -> None:
     """Taken back and stopped: preempted. Taken back and deleted: gone, and the detail says why."""
     from providers.rehearsal.clouds.gcp import console
 
-    kept = rig.got(
+    kept = rig.launched(
         candidate(A, "g2-standard-4", capacity="spot"), on_ttl="keep", generation="kept"
     ).handles[0]
-    released = rig.got(
+    released = rig.launched(
         candidate(A, "g2-standard-4", capacity="spot"), generation="released"
     ).handles[0]
     for handle in (kept, released):
@@ -43,8 +43,8 @@ def test_b29_a_preempted_machine_is_told(rig) -> None:
 
 def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig) -> None:
     """Stopped by its run limit: ended. Deleted by it: gone, and the detail says why."""
-    kept = rig.got(candidate(A, "g2-standard-4"), ttl_s=3600, on_ttl="keep", generation="kept")
-    released = rig.got(candidate(A, "g2-standard-4"), ttl_s=3600, generation="released")
+    kept = rig.launched(candidate(A, "g2-standard-4"), ttl_s=3600, on_ttl="keep", generation="kept")
+    released = rig.launched(candidate(A, "g2-standard-4"), ttl_s=3600, generation="released")
     rig.moment += 4000
     assert rig.status(kept.handles[0]) == "ended"
     node = rig.gcp.observe(released.handles)[0]
@@ -53,7 +53,7 @@ def test_b34_the_end_of_the_run_limit_is_told_from_a_stop(rig) -> None:
 
 def test_a_stop_by_somebody_is_stopped(rig) -> None:
     """A Spot machine that a user stopped is not called preempted."""
-    ticket = rig.got(candidate(A, "g2-standard-4", capacity="spot"))
+    ticket = rig.launched(candidate(A, "g2-standard-4", capacity="spot"))
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
     rig.gcp.client.call(
         lambda s: s.instances().stop(project=project, zone=zone, instance=name),
@@ -67,9 +67,9 @@ def test_find_pages_through_everything_and_narrows(rig) -> None:
     """All machines of an owner, over zones and pages, and only those; narrowed by cluster and
     generation.
     """
-    rig.got(candidate(A, "g2-standard-4"), nodes=3, generation="g1")
-    rig.got(candidate("us-east1-c", "g2-standard-4"), generation="g2", cluster="serve")
-    rig.got(candidate(A, "g2-standard-4"), generation="g3", owner="own2")
+    rig.launched(candidate(A, "g2-standard-4"), nodes=3, generation="g1")
+    rig.launched(candidate("us-east1-c", "g2-standard-4"), generation="g2", cluster="serve")
+    rig.launched(candidate(A, "g2-standard-4"), generation="g3", owner="own2")
     assert len(rig.gcp.find("own1")) == 4
     assert len(rig.gcp.find("own1", "serve")) == 1
     assert len(rig.gcp.find("own1", "train", "g1")) == 3
@@ -125,7 +125,7 @@ def test_many_machines_are_seen_by_list(rig) -> None:
     """Ten nodes of one zone are seen in one list, in the handles' order; one that is not in it is
     asked for.
     """
-    ticket = rig.got(candidate(A, "g2-standard-4"), nodes=10)
+    ticket = rig.launched(candidate(A, "g2-standard-4"), nodes=10)
     missing = Handle("gcp", f"projects/rehearsal/zones/{A}/instances/none")
     before = rig.calls("instances.get")
     nodes = rig.gcp.observe([*ticket.handles, missing])

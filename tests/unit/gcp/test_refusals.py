@@ -31,7 +31,7 @@ def test_b22_a_stockout_comes_with_the_operation_and_names_a_zone(rig) -> None:
         rig.gcp.poll(ticket)
     assert caught.value.hints and A not in caught.value.hints
     assert list(rig.gcp.find("own1")) == []
-    assert caught.value.hints[0] == rig.got(candidate(caught.value.hints[0])).placed.zone
+    assert caught.value.hints[0] == rig.launched(candidate(caught.value.hints[0])).placed.zone
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_b19_quota_stops_what_it_counts(rig) -> None:
     """
     rig.store.set_quota("gcp", "us-central1", "NVIDIA_L4_GPUS", 0)
     with pytest.raises(QuotaExceeded) as caught:
-        rig.got(candidate(A, "g2-standard-4"))
+        rig.launched(candidate(A, "g2-standard-4"))
     assert caught.value.metric == "NVIDIA_L4_GPUS"
     assert all(scope.region == "us-central1" for scope in caught.value.scopes)
     rig.store.set_quota("gcp", "", "GPUS_ALL_REGIONS", 0)
     with pytest.raises(QuotaExceeded) as caught:
-        rig.got(candidate("us-east1-c", "g2-standard-4"))
+        rig.launched(candidate("us-east1-c", "g2-standard-4"))
     assert (Scope("gcp"),) == caught.value.scopes
     assert "iam-admin/quotas?project=rehearsal" in str(caught.value)
 
@@ -168,7 +168,7 @@ def test_b26_an_operation_that_google_does_not_know_is_not_sold_out(rig) -> None
     with pytest.raises(OutcomeUnknown, match="other-project") as caught:
         other.poll(ticket)
     assert (caught.value.code, caught.value.scopes) == ("OPERATION_UNKNOWN", ())
-    assert rig.had(ticket).state == "done"
+    assert rig.finish(ticket).state == "done"
 
 
 @pytest.mark.parametrize("project", ["My Project", "x", "UPPER-case", "a/b", "ends-with-"])
@@ -197,5 +197,5 @@ def test_an_id_that_is_no_machine_of_google_is_the_users(rig) -> None:
 def test_a_missing_reservation_blocks_that_capacity_only(rig) -> None:
     """A reservation that the zone lacks leaves other ways to buy the machine open."""
     with pytest.raises((Unsupported, NoCapacity)) as caught:
-        rig.got(candidate(A, capacity="reservation", reservation="mine"))
+        rig.launched(candidate(A, capacity="reservation", reservation="mine"))
     assert {"reservation"} == {scope.capacity for scope in caught.value.scopes}

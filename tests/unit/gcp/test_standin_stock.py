@@ -147,7 +147,7 @@ def test_b45_bulk_is_all_or_nothing(cloud) -> None:
 
 
 def test_bulk_keeps_what_reaches_the_least_count(cloud) -> None:
-    """With minCount below count, what can be had is kept and the operation succeeds."""
+    """With minCount below count, what was launched is kept and the operation succeeds."""
     cloud.store.set_stock("gcp", Z, "g2-standard-4", "spot", 3)
     op = cloud.done(
         cloud.bulk(

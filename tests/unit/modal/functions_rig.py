@@ -62,7 +62,7 @@ def order(
 def running(
     cloud: Cloud, spec: Cluster, token: str = "12345678-0000"
 ) -> tuple[Any, Ticket, Handle]:
-    """(adapter, ticket, handle) of an order that was had."""
+    """(adapter, ticket, handle) of an order that was launched."""
     adapter = cloud.adapter()
     ticket = adapter.submit(order(spec, token))
     cloud.wait(5)

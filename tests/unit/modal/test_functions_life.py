@@ -56,7 +56,7 @@ def test_a_job_fails_after_its_attempts(cloud, section, code, runs_s, over_s, wo
 
 
 def test_a_job_that_ends_before_the_first_look_was_had(cloud) -> None:
-    """A job that is over by the first poll counts as had, with the GPU that it ran on."""
+    """A job that is over by the first poll counts as launched, with the GPU that it ran on."""
     cloud.store.set_stock("modal", "", "", "", 0, gpu="L4")
     adapter = cloud.adapter()
     ticket = adapter.submit(order(declared("job", gpu=["L4", "A10"])))
@@ -70,7 +70,7 @@ def test_a_job_that_ends_before_the_first_look_was_had(cloud) -> None:
 
 
 def test_the_list_is_tried_in_order(cloud) -> None:
-    """Where the first GPU is sold out, Modal gives the next of the list, and that is what was had,
+    """Where the first GPU is sold out, Modal gives the next of the list, and that is what was acquired,
     at its price.
     """
     cloud.store.set_stock("modal", "", "", "", 0, gpu="L4")

@@ -110,7 +110,7 @@ def test_b32_a_declared_sandbox_with_another_gpu_is_ended_and_the_next_place_is_
     bench,
 ) -> None:
     """Modal says that it runs, its driver shows another card: that sandbox is ended, the attempt
-    says so, and the next choice is had.
+    says so, and the next choice is launched.
     """
     bench.drivers(T4, H200)
     record = bench.declared(fallback=["H200:1"])

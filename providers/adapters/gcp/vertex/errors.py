@@ -146,7 +146,7 @@ ENDS: dict[int, Row] = {
     ),
     9: Row(Unsupported, PLACE, "look at options.vertex", _RPC, "2026-11-06", block_s=0.0),
 }
-"""By `error.code` of a job that ended before it ran. Whatever else it is: it cannot be had there
+"""By `error.code` of a job that ended before it ran. Whatever else it is: there is no room there
 now.
 """
 

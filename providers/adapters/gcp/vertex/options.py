@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.adapters import sections
 from providers.adapters.base import too_large
 from providers.adapters.gcp.options import ACCOUNT, CONTAINER
 from providers.errors import Problem
@@ -138,17 +139,7 @@ def _programs(program: Program, script: str) -> str:
 
 
 def _read(section: Mapping[str, object]) -> tuple[Options, list[Problem]]:
-    found: list[Problem] = []
-    values: dict[str, object] = {}
-    for key, value in section.items():
-        reader = _READERS.get(key)
-        if reader is None:
-            found.append(Problem(str(key), f"one of {', '.join(_READERS)}", repr(str(key))))
-            continue
-        try:
-            values[key] = reader(value)
-        except ValueError as error:
-            found.append(Problem(key, str(error), repr(value)[:80]))
+    values, found = sections.values(section, _READERS)
     return Options(**values), found  # type: ignore[arg-type]
 
 

@@ -91,7 +91,7 @@ def regional(call: Call) -> Json:
     names = _names(call, spec, list(zones))
     if not options:
         # The region has the type, but in no zone that is allowed or known: asked for in good order,
-        # and not to be had.
+        # and out of capacity.
         machine = machines.types()[selections[0][0]]
         wanted = wish.read(
             call.rows, call.project, region, "", machine, selections[0][1], {}, FIELD, bulk=True

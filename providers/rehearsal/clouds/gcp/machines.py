@@ -2,7 +2,7 @@
 `machines.json` (see `generate`) once.
 
 Owns the N1 rules for attached GPUs, which disks, interfaces and kinds of capacity a family takes
-(Google's GPU machine type and network bandwidth pages, 2026-04), and where a type is had whose
+(Google's GPU machine type and network bandwidth pages, 2026-04), and where a type is sold whose
 zones no source names. Imports nothing of the package.
 """
 
@@ -103,7 +103,7 @@ def _table() -> dict[str, Any]:
 def types() -> dict[str, MachineType]:
     """Every machine type by name.
 
-    A type whose zones no source names at all (G4, A4X) is had in the first zone of each of its
+    A type whose zones no source names at all (G4, A4X) is sold in the first zone of each of its
     regions: the rehearsal's own choice, not a fact.
     """
     rows = _table()["types"]

@@ -449,7 +449,7 @@ def settle(rows: Rows) -> None:
             (vm.zone, vm.machine_type, vm.gpu, vm.capacity),
             existing=False,
         )
-        had = first_with_room(
+        begins = first_with_room(
             [other.timeline for other in same],
             HOLDING,
             start,
@@ -457,15 +457,15 @@ def settle(rows: Rows) -> None:
             partial(_free, rows, vm.zone, wish),
             wanted=1,
         )
-        if had is not None:
+        if begins is not None:
             later = vm._replace(
                 wait_until=None,
                 timeline=cut(
-                    vm.timeline, had, running(rows, had, vm.body["run_s"], vm.body["action"])
+                    vm.timeline, begins, running(rows, begins, vm.body["run_s"], vm.body["action"])
                 ),
             )
             rows.write_vm(later)
-            rows.end_operation(vm.id, had + rows.latency("create"))
+            rows.end_operation(vm.id, begins + rows.latency("create"))
             foresee_limit(rows, later)
         elif rows.now >= until:
             rows.write_vm(

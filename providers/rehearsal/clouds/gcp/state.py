@@ -227,7 +227,7 @@ class Rows:
         locations: Json | None = None,
     ) -> Json:
         """Writes an operation and returns it as the API shows it now. `done` None: it ends when its
-        machine is had.
+        machine is launched.
         """
         import uuid
 

@@ -162,7 +162,7 @@ def _create(request: Request) -> Json:
             timeline=[*job.timeline, (table.now + table.latency("stockout"), FAILED)], error=error
         )
     elif table.free(job, table.now) >= job.nodes:
-        job = table.had(
+        job = table.launched(
             job,
             table.now,
             float(str(given.get("seconds", 5))) if fault and fault.kind == "slow" else 0.0,

@@ -1,5 +1,5 @@
-"""The stand-in's jobs: their table, what a job's state is at a moment, and whether its machines can
-be had. Owns every decision of the scenario's.
+"""The stand-in's jobs: their table, what a job's state is at a time, and whether there is room for
+it. Owns every decision of the scenario's.
 
 A row holds a timeline, `[[moment, state], ...]`, written ahead; the state is the last entry that
 has passed. What a queued job gets is decided at the first moment at which stock was there. So
@@ -176,9 +176,9 @@ class Jobs:
 
     # Courses
 
-    def had(self, job: Job, at: float, slower_s: float = 0.0) -> Job:
-        """The job whose machines are had at a moment: it runs, and ends as the scenario says, or
-        with its timeout.
+    def launched(self, job: Job, at: float, slower_s: float = 0.0) -> Job:
+        """The job whose machines are launched at this time: it runs, and ends as the scenario says,
+        or with its timeout.
         """
         up = at + self.latency("create") + slower_s
         code = self.store.exit_code(PROVIDER, job.region, job.machine_type)
@@ -207,7 +207,7 @@ class Jobs:
         )
 
     def settle(self) -> None:
-        """Decides the queued jobs whose moment has come: had at the first moment at which stock was
+        """Decides the queued jobs whose moment has come: launched at the first at which stock was
         there, or given up at their limit.
         """
         for job in self.all("wait_until IS NOT NULL"):
@@ -220,7 +220,7 @@ class Jobs:
                 "region = ? AND machine_type = ? AND id != ?",
                 (job.region, job.machine_type, job.id),
             )
-            had = first_with_room(
+            begins = first_with_room(
                 [other.timeline for other in others],
                 HOLDING,
                 start,
@@ -228,8 +228,8 @@ class Jobs:
                 partial(self.free, job),
                 wanted=job.nodes,
             )
-            if had is not None:
-                self.write(self.had(job, had))
+            if begins is not None:
+                self.write(self.launched(job, begins))
             elif self.now >= until:
                 self.write(
                     job._replace(

@@ -16,10 +16,12 @@ from tests.unit.gcp.families.rig import FAMILIES, FUTURE, candidate, fabric_of, 
 )
 def test_a_named_fabric_is_compiled_for_its_zone(rig, machine_type) -> None:
     """Every interface in its network, RDMA ones of their type, an outside address on the first
-    alone; the machine is had with them.
+    alone; the machine is launched with them.
     """
     _, _, zone, ways, shape = FAMILIES[machine_type]
-    ticket = rig.got(candidate(machine_type, ways[0]), options=fabric_of(rig, machine_type, zone))
+    ticket = rig.launched(
+        candidate(machine_type, ways[0]), options=fabric_of(rig, machine_type, zone)
+    )
     found = seen(rig, ticket)["networkInterfaces"]
     wanted = present(machines.family(machine_type).nics)
     assert shape == str(wanted) and wanted.host + wanted.rdma == len(found)
@@ -33,8 +35,8 @@ def test_without_a_fabric_for_the_zone_there_is_one_interface(rig) -> None:
     ordinary interface.
     """
     options = fabric_of(rig, "a3-ultragpu-8g", "us-central1-b")
-    elsewhere = rig.got(candidate("a3-ultragpu-8g", zone="us-east4-b"), options=options)
-    unlike = rig.got(candidate("a3-edgegpu-8g"), options=options, generation="gen2")
+    elsewhere = rig.launched(candidate("a3-ultragpu-8g", zone="us-east4-b"), options=options)
+    unlike = rig.launched(candidate("a3-edgegpu-8g"), options=options, generation="gen2")
     assert [len(seen(rig, ticket)["networkInterfaces"]) for ticket in (elsewhere, unlike)] == [1, 1]
 
 

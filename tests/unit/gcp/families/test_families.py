@@ -33,7 +33,7 @@ def test_each_family_is_had_in_every_way_that_it_is_sold(rig, machine_type, capa
     options = fabric_of(rig, machine_type, zone) if machine_type.endswith("-metal") else ()
     if capacity == "reservation":
         reserve(rig, machine_type, zone, future=machine_type in FUTURE)
-    ticket = rig.got(candidate(machine_type, capacity), options=options)
+    ticket = rig.launched(candidate(machine_type, capacity), options=options)
     node = rig.gcp.observe(ticket.handles)[0]
     assert (machine_type, gpu, count, capacity, "running", zone) == (
         node.machine_type,

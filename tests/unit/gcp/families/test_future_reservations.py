@@ -24,7 +24,7 @@ def test_machines_are_bound_to_what_a_future_reservation_delivered(rig, machine_
     """
     zone = FAMILIES[machine_type][2]
     reserve(rig, machine_type, zone, future=True)
-    ticket = rig.got(candidate(machine_type, "reservation", "", zone.rsplit("-", 1)[0]))
+    ticket = rig.launched(candidate(machine_type, "reservation", "", zone.rsplit("-", 1)[0]))
     found = seen(rig, ticket)["scheduling"]
     assert (
         found["provisioningModel"],
@@ -46,7 +46,7 @@ def test_an_ordinary_reservation_binds_nothing(rig) -> None:
     family that is never bound.
     """
     reserve(rig, "a3-ultragpu-8g", "us-central1-b")
-    ticket = rig.got(candidate("a3-ultragpu-8g", "reservation"))
+    ticket = rig.launched(candidate("a3-ultragpu-8g", "reservation"))
     assert seen(rig, ticket)["scheduling"]["provisioningModel"] == "STANDARD"
 
 
@@ -54,7 +54,7 @@ def test_a_future_reservation_of_a_family_that_is_never_bound(rig) -> None:
     """A2's future reservations deliver ordinary ones."""
     reserve(rig, "a2-highgpu-8g", "us-central1-a", future=True)
     assert (
-        seen(rig, rig.got(candidate("a2-highgpu-8g", "reservation")))["scheduling"][
+        seen(rig, rig.launched(candidate("a2-highgpu-8g", "reservation")))["scheduling"][
             "provisioningModel"
         ]
         == "STANDARD"
@@ -85,13 +85,13 @@ def test_an_order_on_a_reservation_without_a_zone_is_settled(rig) -> None:
     wanted = order(candidate("a4x-highgpu-4g", "reservation", "", "us-central1"))
     with pytest.raises(Exception, match="lost"):
         rig.gcp.submit(wanted)
-    ticket = rig.had(rig.gcp.resume(wanted))
+    ticket = rig.finish(rig.gcp.resume(wanted))
     assert (ticket.placed.zone, len(rig.gcp.find("own1"))) == ("us-central1-a", 1)
 
 
 def test_a_reservation_that_is_used_up_is_no_capacity(rig) -> None:
     """The second machine of a reservation of one is refused as sold out."""
     reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True)
-    rig.got(candidate("a4-highgpu-8g", "reservation"))
+    rig.launched(candidate("a4-highgpu-8g", "reservation"))
     with pytest.raises(NoCapacity):
-        rig.got(candidate("a4-highgpu-8g", "reservation"), generation="gen2")
+        rig.launched(candidate("a4-highgpu-8g", "reservation"), generation="gen2")

@@ -53,7 +53,7 @@ def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, mac
     """on_ttl: keep sends discardLocalSsd where there is local SSD, the cloud takes it, and at its
     limit the machine is stopped, not gone.
     """
-    ticket = rig.got(candidate(machine_type), ttl_s=3600, on_ttl="keep")
+    ticket = rig.launched(candidate(machine_type), ttl_s=3600, on_ttl="keep")
     found = seen(rig, ticket)["scheduling"]
     assert machines.bundled_ssd(machine_type) == found.get("onInstanceStopAction", {}).get(
         "discardLocalSsd", False
@@ -66,7 +66,7 @@ def test_b35_a_kept_machine_with_local_ssd_stops_with_the_choice_stated(rig, mac
 def test_b35_a_bound_machine_that_is_kept_states_the_choice_too(rig) -> None:
     """The end of a reservation stops a kept machine: with its local SSD discarded, as said."""
     reserve(rig, "a4-highgpu-8g", "us-central1-b", future=True)
-    found = seen(rig, rig.got(candidate("a4-highgpu-8g", "reservation"), on_ttl="keep"))[
+    found = seen(rig, rig.launched(candidate("a4-highgpu-8g", "reservation"), on_ttl="keep"))[
         "scheduling"
     ]
     assert (
@@ -88,7 +88,7 @@ def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards) 
     """Stopped with discardLocalSsd where there is local SSD, and only there; seen as stopped by
     somebody, not preempted; started again as the same machine.
     """
-    handle = rig.got(candidate(machine_type)).handles[0]
+    handle = rig.launched(candidate(machine_type)).handles[0]
     rig.gcp.update(handle, {"state": "stopped"})
     assert rig.status(handle) == "stopped"
     assert machines.bundled_ssd(machine_type) == discards
@@ -102,7 +102,7 @@ def test_b35_stop_states_what_becomes_of_local_ssd(rig, machine_type, discards) 
 
 def test_b35_a_refused_stop_is_an_error(rig) -> None:
     """HTTP 400 on a stop: classified, and the machine is seen running."""
-    handle = rig.got(candidate("a2-ultragpu-8g")).handles[0]
+    handle = rig.launched(candidate("a2-ultragpu-8g")).handles[0]
     rig.store.add_fault("gcp", "instances.stop", "http", 1, status=400, reason="badRequest")
     with pytest.raises(Unsupported, match="stopping"):
         rig.gcp.update(handle, {"state": "stopped"})
@@ -111,7 +111,7 @@ def test_b35_a_refused_stop_is_an_error(rig) -> None:
 
 def test_b41_a_start_without_room_leaves_it_stopped(rig) -> None:
     """The zone is full: NoCapacity that names it; the machine is still there, stopped."""
-    handle = rig.got(candidate("a2-ultragpu-8g")).handles[0]
+    handle = rig.launched(candidate("a2-ultragpu-8g")).handles[0]
     rig.gcp.update(handle, {"state": "stopped"})
     rig.store.set_stock("gcp", "us-central1-a", "a2-ultragpu-8g", "", 0)
     with pytest.raises(NoCapacity, match="gcp us-central1-a: starting"):
