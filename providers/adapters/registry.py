@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters.base import Manifest
+from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +41,18 @@ def manifests() -> Mapping[str, Manifest]:
 def capabilities() -> Mapping[str, Capabilities]:
     """What each provider's adapter says it can do."""
     return {name: manifest.capabilities for name, manifest in manifests().items()}
+
+
+def is_real(provider: str, world: str, settings: Mapping[str, str]) -> bool:
+    """Whether this provider's machines exist outside of a rehearsal: in the live world all, in a
+    rehearsal the user's own, unless the settings have made-up ones.
+    """
+    if world != REHEARSAL:
+        return True
+    manifest = manifests().get(provider)
+    return (
+        manifest is not None and manifest.capabilities.owned and REHEARSAL not in settings.values()
+    )
 
 
 def networked() -> tuple[str, ...]:

@@ -10,21 +10,24 @@ from typing import NamedTuple
 class Fabric(NamedTuple):
     """The network beside TCP that a machine type has between its nodes.
 
-    `gbit_s` is one node's rate in one direction; 0 where no figure is known. `missing` says why it
-    is not there in this case, `needs` what an image of the user's own must bring for it.
+    Without a `name` nobody says whether there is one. `gbit_s` is one node's rate in one direction;
+    0 where no figure is known. `missing` says why it is not there in this case, `needs` what an
+    image of the user's own must bring for it.
     """
 
-    name: str
+    name: str = ""
     gbit_s: int = 0
     missing: str = ""
     needs: str = ""
 
     @property
     def promised(self) -> bool:
-        """True where everything that it needs is ours to bring."""
-        return not (self.missing or self.needs)
+        """True where it is known, and everything that it needs is ours to bring."""
+        return bool(self.name) and not (self.missing or self.needs)
 
     def __str__(self) -> str:
+        if not self.name:
+            return "not known; `gpus accept` measures it"
         if self.missing:
             return f"TCP only: {self.missing}"
         rate = f" {self.gbit_s} Gbit/s" if self.gbit_s else ""

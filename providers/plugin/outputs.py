@@ -19,7 +19,6 @@ from providers.model.duration import timestamp
 from providers.model.machine import Handle
 from providers.model.money import usd
 from providers.model.workload import LED, here
-from providers.model.worlds import REHEARSAL
 from providers.plugin import properties
 from providers.rehearsal.nodes import mode
 
@@ -227,17 +226,10 @@ def _ssh(record: ClusterRecord, setup: Setup | None) -> str:
     line, _ = _login(record, setup)
     nodes = record.placement.nodes
     notes = [f"the first of {nodes}, see handles"] if nodes > 1 else []
-    if record.world == REHEARSAL and not _is_owned(record):
+    if not registry.is_real(record.provider, record.world, dict(record.account or ())):
         here = mode.here(record.placement.provider)
         notes += [f"gpus ssh {record.cluster}" if here else _NOTHING_LISTENS]
     return f"{line} # {'; '.join(notes)}" if line and notes else line
-
-
-def _is_owned(record: ClusterRecord) -> bool:
-    """Whether its machines are the user's own, which are real in a rehearsal too."""
-    manifest = registry.manifests().get(record.provider)
-    made_up = REHEARSAL in dict(record.account or ()).values()
-    return manifest is not None and manifest.capabilities.owned and not made_up
 
 
 def _login(record: ClusterRecord, setup: Setup | None) -> tuple[str, str]:

@@ -31,8 +31,8 @@ class GpuCluster(pulumi.CustomResource):
     The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain
     values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `volumes` are those that
     its workload mounts. `plan` is what the plan of
-    this run came to, as a mapping (None where there was none). `plugin.schema` documents the
-    outputs.
+    this run came to, as a mapping (None where there was none). `accounts` are the settings that it
+    was declared with. `plugin.schema` documents the outputs.
     """
 
     schema: pulumi.Output[int]
@@ -110,6 +110,7 @@ class GpuCluster(pulumi.CustomResource):
         for output in GpuCluster.__annotations__:
             props.setdefault(output, None)
         super().__init__("gpu:index:Cluster", name, props, delete_first(opts))
+        self.accounts = found
         self.plan: pulumi.Output[dict[str, Any] | None] = pulumi.Output.from_input(
             cast(
                 "Any",

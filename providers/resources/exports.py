@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import pulumi
 
 from providers.model.workload import here
-from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +72,11 @@ def summary(
     login = f"gpus ssh {token_output.removesuffix(TOKEN_OUTPUT)} -s {pulumi.get_stack()}"
     tried = pulumi.Output.all(cluster.provider, cluster.endpoints, cluster.world).apply(
         lambda part: tried_by(
-            part[0], part[1] or (), shown, login, played=_played(part[2], part[0])
+            part[0],
+            part[1] or (),
+            shown,
+            login,
+            played=_played(part[2], part[0], cluster.accounts.get(part[0], {})),
         )
     )
     fields: dict[str, pulumi.Output[Any]] = {
@@ -125,11 +128,12 @@ def volume_summary(volume: GpuVolume) -> dict[str, Any] | pulumi.Output[dict[str
     return _known(fields) if pulumi.runtime.is_dry_run() else fields
 
 
-def _played(world: str, provider: str) -> bool:
-    """Whether nothing of a machine of this provider runs."""
+def _played(world: str, provider: str, settings: Mapping[str, str]) -> bool:
+    """Whether nothing of a machine of this provider runs, by the settings of its account."""
+    from providers.adapters.registry import is_real
     from providers.rehearsal.nodes import mode
 
-    return world == REHEARSAL and not mode.here(provider)
+    return not (is_real(provider, world, settings) or mode.here(provider))
 
 
 def _gpu(gpu_type: str, gpu_count: float | None, nodes: float | None, capacity: str) -> str:

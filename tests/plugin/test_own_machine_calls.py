@@ -5,15 +5,18 @@ becomes of one whose machine went away meanwhile.
 import json
 import os
 import signal
+import socket
+import subprocess
 import time
 
 import pytest
 
-from providers.adapters.ssh import inventory, transport
+from providers.adapters.ssh import inventory, port, transport
 from providers.adapters.ssh.adapter import Ssh
 from providers.errors import Transient
-from providers.model.machine import Handle
+from providers.model.machine import Handle, Node
 from tests.plugin.boxes import boxes
+from tests.plugin.conftest import wait_until
 
 __all__ = ["boxes"]
 
@@ -67,6 +70,35 @@ def test_a_connection_to_a_machine_as_it_was_before_is_left(adapter, boxes, monk
     finally:
         for pid in hung:
             os.kill(pid, signal.SIGCONT)
+
+
+def test_a_port_of_a_machine_is_carried_here(boxes, tmp_path) -> None:
+    """By a connection of its own, which ends with what carries it."""
+    file = tmp_path / "inventory.yaml"
+    file.write_text(json.dumps({"machines": [box.entry() for box in boxes]}))
+    node = Node(Handle("ssh", "box-2/token"), "train-0", "running")
+    words = port(node, {"inventory": str(file)})
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("", 0)) as free:
+        local, remote = free.getsockname()[1], there.getsockname()[1]
+        free.close()
+        carrying = subprocess.Popen([*words, str(local), str(remote)])
+        try:
+            wait_until(lambda: _answers(local), 20)
+            assert there.accept()
+        finally:
+            carrying.terminate()
+            carrying.wait()
+    wait_until(lambda: not boxes[1].logins(), 10)
+    file.write_text(json.dumps({"machines": [{"name": "box-2", "host": "local"}]}))
+    assert port(node, {"inventory": str(file)}) == ()
+
+
+def _answers(local: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", local)).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_another_login_or_pinned_key_is_another_connection(adapter, boxes) -> None:

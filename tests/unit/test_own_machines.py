@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 
 import pytest
 
+from providers.adapters import registry
 from providers.adapters.ssh import agent, inventory, names, transport
 from providers.adapters.ssh.adapter import Ssh
 from providers.catalog import names as models
@@ -146,6 +147,19 @@ def test_only_a_price_of_0_that_its_owner_said_is_free(owned, price, found) -> N
     assert len(made.candidates) == found
     assert found or made.rejected_by_rule.get("price-known")
     assert all(each.micro_usd == price for each in made.candidates)
+
+
+@pytest.mark.parametrize(
+    ("provider", "world", "inventory", "real"),
+    [
+        ("ssh", "rehearsal", "boxes.yaml", True),
+        ("ssh", "rehearsal", "rehearsal", False),
+        ("gcp", "rehearsal", "", False),
+        ("gcp", "live", "", True),
+    ],
+)
+def test_own_machines_are_real_in_a_rehearsal(provider, world, inventory, real) -> None:
+    assert registry.is_real(provider, world, {"inventory": inventory}) is real
 
 
 def test_every_problem_of_an_inventory_is_told_with_its_path() -> None:

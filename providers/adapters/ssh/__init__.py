@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import Console, Credentials, Limits, Manifest, Programs, given
 from providers.errors import NotConfigured, Problem, SpecError
 from providers.model.capability import Capabilities
+from providers.model.fabric import Fabric
 from providers.model.host import Host
 from providers.model.worlds import LIVE, REHEARSAL
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.adapters.base import Adapter
-    from providers.model.machine import Node
+    from providers.model.machine import Node, Setup
+    from providers.model.placement import Placement
     from providers.model.worlds import RehearsedCloud
 
 NAME = "ssh"
@@ -25,6 +27,8 @@ ENTER = '. "${GPUS_AGENT_ROOT:-/var/tmp/gpus}/leases/%s/own/env" || exit 255; '
 
 DONE = 'env -u GPUS_LEASE_FOLDER GPUS_VERB=done sh "$GPUS_LEASE_FOLDER/agent"'
 """How what runs in a lease ends it."""
+
+_PORTS = "PORTS"
 
 CAPABILITIES = Capabilities(
     provider=NAME,
@@ -106,7 +110,9 @@ def reference(text: str) -> str:
     )
 
 
-def _words(node: Node, config: Mapping[str, str], *more: str) -> tuple[tuple[str, ...], str]:
+def _words(
+    node: Node, config: Mapping[str, str], *more: str, shared: str = "no"
+) -> tuple[tuple[str, ...], str]:
     """The program that runs its next word on a lease's machine, and what the word begins with."""
     from providers.adapters.ssh import inventory, transport
 
@@ -118,7 +124,7 @@ def _words(node: Node, config: Mapping[str, str], *more: str) -> tuple[tuple[str
             f"ssh: wanted the machine {name}, found it no longer in the inventory; put it back",
             provider=NAME,
         )
-    return transport.words(known, machine, *more), ENTER % token
+    return transport.words(known, machine, *more, shared=shared), ENTER % token
 
 
 def program(node: Node, config: Mapping[str, str]) -> Sequence[str]:
@@ -135,9 +141,30 @@ def shell(node: Node, config: Mapping[str, str]) -> Sequence[str]:
     return (*words, f'{enter}exec "${{SHELL:-sh}}"')
 
 
+def port(node: Node, config: Mapping[str, str]) -> Sequence[str]:
+    """The program that carries a port here by a connection of its own; nothing for this machine
+    itself, whose ports are here.
+    """
+    import shlex
+
+    options = ("-N", "-T", "-o", "ExitOnForwardFailure=yes", "-L", _PORTS)
+    words, _ = _words(node, config, *options, shared="never")
+    if words[:2] == ("sh", "-c"):
+        return ()
+    carried = (
+        '"127.0.0.1:$0:localhost:$1"' if each == _PORTS else shlex.quote(each) for each in words
+    )
+    return ("sh", "-c", f"exec {' '.join(carried)}")
+
+
 def host_of(_machine_type: str, _section: Mapping[str, object]) -> Host:
     """Its disk is what the machine has."""
     return Host(disk="the machine's own")
+
+
+def fabric_of(_placed: Placement, _setup: Setup) -> Fabric:
+    """What is between the user's own machines, nobody has said."""
+    return Fabric()
 
 
 MANIFEST = Manifest(
@@ -151,7 +178,7 @@ MANIFEST = Manifest(
         reference=reference,
         from_environment=(("inventory", "GPUS_SSH_INVENTORY"),),
     ),
-    limits=Limits(host=host_of),
-    console=Console(program=program, shell=shell, folder=".."),
+    limits=Limits(host=host_of, fabric=fabric_of),
+    console=Console(program=program, shell=shell, port=port, folder=".."),
     programs=Programs(ends_itself=DONE),
 )
