@@ -5,7 +5,7 @@ ACTIVATE = . .venv/bin/activate
 # Bytecode is kept, also where the environment says otherwise: without it each of the many processes of a run compiles every package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: up test test-full setup destroy lint lock bench hostile crash
+.PHONY: up test test-full setup destroy lint docs lock bench hostile crash
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
@@ -31,11 +31,15 @@ lint: ## style, types, who may import whom, and shellcheck of every shell progra
 	@$(ACTIVATE) && git ls-files -z --cached --others --exclude-standard .ci/run "*.sh" \
 		| xargs -0 shellcheck --severity style
 
+docs: ## the documentation as a site in build/docs; a link that leads nowhere fails
+	@$(PYTHON) .ci/setup.py --development
+	@$(ACTIVATE) && NO_MKDOCS_2_WARNING=1 mkdocs build --strict && echo "open build/docs/index.html"
+
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 lock: ## the lock files anew, from pyproject.toml; needs uv
 	@$(LOCK) --extra aws --extra clore --extra modal -o requirements.lock
-	@$(LOCK) --extra dev -c requirements.lock -o requirements-dev.lock
+	@$(LOCK) --extra dev --group docs -c requirements.lock -o requirements-dev.lock
 
 hostile: ## 10,000 generated declarations and 2,500 mutated cloud replies (`make test` tries a sample); the same by HOSTILE_SEED
 	@$(PYTHON) .ci/setup.py --development

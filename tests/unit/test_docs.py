@@ -112,6 +112,15 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert {page for page in PAGES if page.relative_to(ROOT).parts[0] != "providers"} <= reached
 
 
+def test_every_page_is_in_the_nav_of_the_site() -> None:
+    """What `mkdocs.yml` leaves out fails here, before `make docs` does."""
+    nav = str(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    docs = ROOT / "docs"
+    pages = [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]
+    names = [str(page.relative_to(docs)) for page in pages]
+    assert [name for name in names if f"'{name}'" not in nav] == []
+
+
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if page.relative_to(ROOT).parts[0] == "docs"],
