@@ -5,7 +5,7 @@ ACTIVATE = . .venv/bin/activate
 # Bytecode is kept, also where the environment says otherwise: without it each of the many processes of a run compiles every package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: up test test-full setup destroy lint docs lock bench hostile crash
+.PHONY: up test test-full setup destroy lint docs lock bench hostile crash pictures
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
@@ -48,6 +48,10 @@ hostile: ## 10,000 generated declarations and 2,500 mutated cloud replies (`make
 bench: ## the speed figures, as ratios measured side by side
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && python -m tests.benchmarks
+
+pictures: ## docs/pictures anew, from runs on the rehearsal clouds
+	@$(PYTHON) .ci/setup.py --development
+	@$(ACTIVATE) && python -m tests.pictures
 
 SEED ?= 1
 crash: ## kills the tool anywhere, breaks every reply, and counts what is left running: all points (CI runs a sample)

@@ -1,0 +1,3 @@
+"""The pictures of docs/pictures and the prices of the cookbook, made from real runs on the rehearsal
+clouds. `make pictures`.
+"""
