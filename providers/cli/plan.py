@@ -41,14 +41,13 @@ def run_plan(options: argparse.Namespace) -> int:
             )
             print(text, end="\n\n" if options.stack else "\n")
         if made.best is None:
+            from providers.planner import refusals
             from providers.planner.suggest import hints
 
-            refusals = ", ".join(
-                f"{count:,} by {rule}" for rule, count in made.rejected_by_rule.items()
-            )
+            refused = refusals.in_words(made)
             head = f"{title}: " if title else ""
             lines = [
-                f"nothing acceptable{f'; refused: {refusals}' if refusals else ''}",
+                f"nothing acceptable{f'; refused: {refused}' if refused else ''}",
                 *hints(made),
             ]
             worst = complain("\n".join(head + text for text in lines), NOTHING)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.model import duration
-from providers.model.money import per_hour, usd
+from providers.model.money import per_hour
 from providers.planner import render, rules
-from providers.planner.describe import capacity_text, per_month, place_text
+from providers.planner.describe import capacity_text, place_text, run_text
 from providers.planner.summary import summarize
 
 if TYPE_CHECKING:
+    from providers.model.ask import Ask
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
     from providers.planner.summary import CurrentCost
@@ -36,18 +36,17 @@ def as_text(
     best, worst = summary.chosen, plan.worst_micro_usd
     if best is None or worst is None:
         return render.as_text(plan, width, title=title, current=current)
-    ttl_s = plan.ask.entries[best.entry].ttl_s or 0
     lines = render.wrapped(f"{title}: " if title else "", summary.asked, width)
     if len(lines) > _ASKED_LINES:
         lines = [*lines[: _ASKED_LINES - 1], f"{lines[_ASKED_LINES - 1][: width - 2]} …"]
     rows = [
         ("buys", place_text(best)),
-        ("price", _price(best.micro_usd, ttl_s) + _more(best)),
+        ("price", _price(plan.ask, best) + _more(best)),
     ]
     facts = dict(summary.facts)
     dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
     if worst != best.micro_usd:
-        rows.append(("at worst", f"{_price(worst, ttl_s, short=True)}: {_place(dearest)}"))
+        rows.append(("at worst", f"{_price(plan.ask, dearest, short=True)}: {_place(dearest)}"))
     others = [
         row.candidate
         for row in summary.per_provider
@@ -77,17 +76,10 @@ def _place(candidate: Candidate) -> str:
     return f"{candidate.provider} {placement.where} {placement.gpu} {capacity_text(candidate)}"
 
 
-def _price(micro_usd: int | None, ttl_s: int, *, short: bool = False) -> str:
+def _price(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:
     """`$9.71/h, $194.20 for its ttl of 20h`; a month where nothing ends it."""
-    if micro_usd is None:
-        return "no price"
-    run = (
-        f"${usd(micro_usd) * ttl_s / 3_600:,.2f}"
-        f"{'' if short else f' for its ttl of {duration.text(ttl_s)}'}"
-        if ttl_s
-        else per_month(micro_usd)
-    )
-    return f"{per_hour(micro_usd)}, {run}"
+    run = run_text(ask, candidate, short=short)
+    return f"{per_hour(candidate.micro_usd)}{f', {run}' if run else ''}"
 
 
 def _more(candidate: Candidate) -> str:
@@ -104,10 +96,7 @@ def _passed_over(plan: Plan, chosen: int) -> str:
     """
     texts = []
     for index, entry in enumerate(plan.ask.entries[:chosen]):
-        counts: dict[str, int] = {}
-        for rule, at in plan.refused.values():
-            if at == index:
-                counts[rules.NAMES[rule]] = counts.get(rules.NAMES[rule], 0) + 1
+        counts = plan.counted(index)
         why = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
         texts.append(
             f"{rules.title(entry)}:{entry.gpu_count}: no place is acceptable"

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.catalog import names
+from providers.model import duration
 from providers.model.ask import PREFERENCE
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.planner import rules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from providers.model.ask import Ask, Choice
     from providers.model.offer import Candidate
 
@@ -129,6 +132,38 @@ def change_line(now_micro: int | None, new_micro: int | None, what: str = "") ->
         return f"unknown: {what or 'what runs now'} has no known price; then {per_hour(new_micro)}"
     step = new_micro - now_micro
     return f"{'-' if step < 0 else '+'}{per_hour(abs(step))}; {runs}" if step else f"none; {runs}"
+
+
+def run_text(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:
+    """`$194.15 for its ttl of 20h`, `$64,598/month` where nothing ends it; empty for a job without
+    a limit, which ends when its work is done.
+    """
+    ttl_s, micro = ask.entries[candidate.entry].ttl_s, candidate.micro_usd
+    if not ttl_s:
+        return "" if ask.kind == "job" else per_month(micro)
+    if micro is None:
+        return "no price"
+    limit = "" if short else f" for its ttl of {duration.text(ttl_s)}"
+    return f"${usd(micro) * ttl_s / 3_600:,.2f}{limit}"
+
+
+def run_cells(ask: Ask, candidates: Sequence[Candidate]) -> tuple[str, list[str]]:
+    """(head, cell of each): dollars until its `ttl`, of a month where nothing ends it; all empty
+    for jobs without a limit.
+    """
+    limited = any(entry.ttl_s for entry in ask.entries)
+    if not limited and ask.kind == "job":
+        return "", [""] * len(candidates)
+    cells = [
+        run_text(ask, each, short=True)
+        if ask.entries[each.entry].ttl_s or not limited
+        else "no limit"
+        for each in candidates
+    ]
+    return (
+        "$/run" if limited else "$/month",
+        [text.removeprefix("$").removesuffix("/month") for text in cells],
+    )
 
 
 def month_usd(micro: int | None) -> float | None:

@@ -103,6 +103,19 @@ class Plan:
             counts[rule] += 1
         return {name: count for name, count in zip(rules.NAMES, counts, strict=True) if count}
 
+    def counted(self, entry: int | None = None) -> dict[str, int]:
+        """The same of places that the declaration asks for, of one choice if given; where there are
+        none and nothing is acceptable, of all.
+        """
+        mattered: dict[int, int] = {}
+        others: dict[int, int] = {}
+        for rule, at in self.refused.values():
+            if entry in (None, at):
+                counts = others if rule in rules.NOT_ASKED else mattered
+                counts[rule] = counts.get(rule, 0) + 1
+        counts = mattered or ({} if self.candidates and entry is None else others)
+        return {rules.NAMES[rule]: counts[rule] for rule in sorted(counts)}
+
     @cached_property
     def rejections(self) -> tuple[Rejection, ...]:
         """Every refused offer, with the rule and what was wanted and found; by rule, then as the
@@ -161,7 +174,7 @@ class Plan:
         from providers.model.html import table
         from providers.planner.describe import ask_text
 
-        refused = sum(self.rejected_by_rule.values())
+        refused = sum(self.counted().values())
         return table(
             ("#", "provider", "place", "machine", "GPU", "capacity", "price"),
             ((each.rank, *_cells(each)) for each in self.best_per_provider()),

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from providers.planner.plan import Plan
 
 
+def in_words(plan: Plan) -> str:
+    """`12 by price-cap, 3 by sold`: the refusals that could have mattered; empty for nothing."""
+    return ", ".join(f"{count:,} by {rule}" for rule, count in plan.counted().items())
+
+
 class Example(NamedTuple):
     """How many offers a rule refused, and one of them in words."""
 

@@ -6,7 +6,7 @@ engine or an adapter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.planner import rules, suggest
@@ -17,14 +17,16 @@ from providers.planner.describe import (
     machine_text,
     meanings,
     month_usd,
-    per_month,
+    place_text,
     price_text,
+    run_cells,
 )
 from providers.planner.summary import best_rows, left_out, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from providers.model.ask import Ask
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
     from providers.planner.summary import CurrentCost, PlanSummary
@@ -119,19 +121,19 @@ def as_text(
 ) -> str:
     """For a terminal: the chosen place first, then why not another, at most `width` columns."""
     summary = summarize(plan, current)
-    sizes = _sizes(summary, width)
+    shown = _Table.of(plan.ask, summary, width)
     lines = wrapped(f"{title}: " if title else "", summary.asked, width)
     lines += _each("  ", summary.meanings, width)
-    lines += _provider_lines(summary, sizes, width)
+    lines += _provider_lines(summary, shown)
     if summary.chosen is None:
         refused = ": every offer was refused by a rule below" if summary.refused_by_rule else ""
         lines += ["", f"nothing acceptable{refused}"]
         lines += _each("  ", summary.hints, width)
     if summary.walk:
         lines += ["", "if that is sold out, in this order"]
-        lines += [_line(candidate, sizes, width, "") for candidate in summary.walk]
+        lines += [line for each in summary.walk for line in shown.lines(each, "")]
         more = summary.beyond_walk
-        lines += [f"{'':{sizes[0]}} and {more:,} more"] if more else []
+        lines += [f"{'':{shown.sizes[0]}} and {more:,} more"] if more else []
     lines.append("")
     for name, text in summary.facts:
         lines += wrapped(f"{name:<11} ", text, width)
@@ -142,16 +144,14 @@ def as_text(
     return "\n".join(lines)
 
 
-def _provider_lines(summary: PlanSummary, sizes: list[int], width: int) -> list[str]:
+def _provider_lines(summary: PlanSummary, shown: _Table) -> list[str]:
     if not summary.per_provider:
         return []
-    span = sum(sizes[:6]) + 5
-    head = f"{'best per provider':<{span}} {'$/h':>{sizes[6]}} {'$/month':>{sizes[7]}}"
-    lines = ["", _clip(head, width)]
-    indent = " " * (sizes[0] + 1)
+    lines, width = ["", shown.head()], shown.width
+    indent = " " * (shown.sizes[0] + 1)
     for row in summary.per_provider:
         chosen = row.candidate is summary.chosen
-        lines.append(_line(row.candidate, sizes, width, ">" if chosen else ""))
+        lines += shown.lines(row.candidate, ">" if chosen else "")
         lines += wrapped(indent, price_text(row.candidate), width)
         lines += _each(indent, row.notes, width)
         if row.refused:
@@ -165,37 +165,37 @@ def _refused_lines(summary: PlanSummary, width: int) -> list[str]:
         return []
     lines = wrapped(f"{'refused':<11} ", f"{sum(counts.values()):,} offers", width)
     pad = max(map(len, counts))
-    lines += [
-        _clip(f"  {example.rule:<{pad}} {example.offers:>6,}  {example.text}", width)
-        for example in summary.examples
-    ]
+    for example in summary.examples:
+        lines += wrapped(f"  {example.rule:<{pad}} {example.offers:>6,}  ", example.text, width)
     return lines + _each("  to use it: ", summary.closed_places, width)
 
 
-_TABLE_HEAD = (
-    "| # | provider | place | machine | GPU | capacity | $/h | $/month | price | |",
-    "|--:|---|---|---|---|---|--:|--:|---|---|",
-)
+def _table_head(shown: _Table) -> tuple[str, str]:
+    return (
+        f"| # | provider | place | machine | GPU | capacity | $/h | {shown.run} | price | |",
+        "|--:|---|---|---|---|---|--:|--:|---|---|",
+    )
 
 
 def as_markdown(plan: Plan, *, title: str = "", current: CurrentCost | None = None) -> str:
     """For a pull request: the same content as the text."""
     summary = summarize(plan, current)
+    shown = _Table.of(plan.ask, summary, WIDTH)
     lines = [f"**{title}**: {summary.asked}" if title else f"**{summary.asked}**", ""]
     lines += [*(f"- {text}" for text in summary.meanings), *([""] if summary.meanings else [])]
     if summary.per_provider:
-        lines += ["Best per provider:", "", *_TABLE_HEAD]
+        lines += ["Best per provider:", "", *_table_head(shown)]
         for row in summary.per_provider:
             remark = "**chosen**" if row.candidate is summary.chosen else row.refused
-            lines.append(_table_row(row.candidate, "; ".join([remark, *row.notes])))
+            lines.append(shown.row(row.candidate, "; ".join([remark, *row.notes])))
         lines.append("")
     if summary.chosen is None:
         lines.append("Nothing acceptable: every offer was refused by a rule below.")
         lines += [*(f"- {text}" for text in summary.hints), ""]
     if summary.walk:
         more = f" (and {summary.beyond_walk:,} more)" if summary.beyond_walk else ""
-        lines += [f"If that is sold out, in this order{more}:", "", *_TABLE_HEAD]
-        lines += [*(_table_row(candidate, "") for candidate in summary.walk), ""]
+        lines += [f"If that is sold out, in this order{more}:", "", *_table_head(shown)]
+        lines += [*(shown.row(candidate, "") for candidate in summary.walk), ""]
     lines += [f"- {name}: {text}" for name, text in summary.facts]
     lines += [f"- prices: {summary.prices}"] if summary.per_provider else []
     lines += [f"- note: {text}" for text in summary.further_notes]
@@ -218,58 +218,73 @@ def as_markdown(plan: Plan, *, title: str = "", current: CurrentCost | None = No
     return "\n".join(lines)
 
 
-def _cells(candidate: Candidate) -> tuple[str, ...]:
-    micro = candidate.micro_usd or 0
-    return (
-        candidate.provider,
-        candidate.zone or candidate.region,
-        machine_text(candidate),
-        gpu_text(candidate),
-        capacity_text(candidate),
-        per_hour(micro).removeprefix("$").removesuffix("/h"),
-        per_month(micro).removeprefix("$").removesuffix("/month"),
-    )
-
-
-def _sizes(summary: PlanSummary, width: int) -> list[int]:
-    """Column widths: the sign and rank, then each cell's widest; machine, place and capacity give
-    way when the line is too long.
+class _Table(NamedTuple):
+    """The rows of the best per provider and of the walk. `cells` has those of each candidate by its
+    place and rank, `sizes` the column widths: the sign and rank, then each cell's widest.
     """
-    candidates = [*(row.candidate for row in summary.per_provider), *summary.walk]
-    table = [_cells(candidate) for candidate in candidates]
-    widest = [max((len(row[i]) for row in table), default=0) for i in range(7)]
-    sizes = [2 + max((len(str(candidate.rank)) for candidate in candidates), default=1), *widest]
-    sizes[6], sizes[7] = max(sizes[6], 6), max(sizes[7], 7)
-    for column, least in ((3, 14), (2, 14), (5, 11)):
-        over = sum(sizes) + len(sizes) - 1 - width
-        if over > 0:
-            sizes[column] = max(min(least, sizes[column]), sizes[column] - over)
-    return sizes
 
+    cells: Mapping[int, tuple[str, ...]]
+    sizes: Sequence[int]
+    run: str
+    """The head of the last column: `$/run`, `$/month`, or nothing."""
+    width: int
 
-def _line(candidate: Candidate, sizes: list[int], width: int, sign: str) -> str:
-    rank = str(candidate.rank) if candidate.rank else "-"
-    return _columns((f"{sign:<1} {rank:>{sizes[0] - 2}}", *_cells(candidate)), sizes, width)
-
-
-def _columns(cells: tuple[str, ...], sizes: list[int], width: int) -> str:
-    texts = [
-        f"{_clip(text, size):<{size}}" if place < 6 else f"{text:>{size}}"
-        for place, (text, size) in enumerate(zip(cells, sizes, strict=True))
-    ]
-    return _clip(" ".join(texts).rstrip(), width)
-
-
-def _table_row(candidate: Candidate, note: str) -> str:
-    return (
-        "| "
-        + " | ".join(
-            map(
-                _cell, (str(candidate.rank or "-"), *_cells(candidate), price_text(candidate), note)
+    @classmethod
+    def of(cls, ask: Ask, summary: PlanSummary, width: int) -> _Table:
+        """Machine, place and capacity give way when a line is too long."""
+        candidates = [*(row.candidate for row in summary.per_provider), *summary.walk]
+        head, runs = run_cells(ask, candidates)
+        rows = [
+            (
+                each.provider,
+                each.zone or each.region,
+                machine_text(each),
+                gpu_text(each),
+                capacity_text(each),
+                per_hour(each.micro_usd or 0).removeprefix("$").removesuffix("/h"),
+                run,
             )
+            for each, run in zip(candidates, runs, strict=True)
+        ]
+        sizes = [
+            2 + max((len(str(candidate.rank)) for candidate in candidates), default=1),
+            *(max((len(row[i]) for row in rows), default=0) for i in range(7)),
+        ]
+        sizes[6], sizes[7] = max(sizes[6], 6), max(sizes[7], len(head))
+        for column, least in ((3, 14), (2, 14), (5, 11)):
+            over = sum(sizes) + len(sizes) - 1 - width
+            if over > 0:
+                sizes[column] = max(min(least, sizes[column]), sizes[column] - over)
+        by_candidate = zip(map(id, candidates), rows, strict=True)
+        return cls(dict(by_candidate), sizes, head, width)
+
+    def head(self) -> str:
+        span = sum(self.sizes[:6]) + 5
+        right = f"{'$/h':>{self.sizes[6]}} {self.run:>{self.sizes[7]}}"
+        return _clip(f"{'best per provider':<{span}} {right}".rstrip(), self.width)
+
+    def lines(self, candidate: Candidate, sign: str) -> list[str]:
+        """Its line, and a second one with whole names where one of them is cut."""
+        rank = str(candidate.rank) if candidate.rank else "-"
+        cells = (f"{sign:<1} {rank:>{self.sizes[0] - 2}}", *self.cells[id(candidate)])
+        texts = [
+            f"{_clip(text, size):<{size}}" if place < 6 else f"{text:>{size}}"
+            for place, (text, size) in enumerate(zip(cells, self.sizes, strict=True))
+        ]
+        line = _clip(" ".join(texts).rstrip(), self.width)
+        if "…" not in line:
+            return [line]
+        return [line, *wrapped(" " * (self.sizes[0] + 1), place_text(candidate), self.width)]
+
+    def row(self, candidate: Candidate, note: str) -> str:
+        """As a row of Markdown."""
+        cells = (
+            str(candidate.rank or "-"),
+            *self.cells[id(candidate)],
+            price_text(candidate),
+            note,
         )
-        + " |"
-    )
+        return f"| {' | '.join(map(_cell, cells))} |"
 
 
 def _cell(text: str) -> str:

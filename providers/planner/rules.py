@@ -106,6 +106,9 @@ NAMES = tuple(name for name, _ in RULES)
 PASSED = len(RULES)
 """In place of the rule that an offer breaks: it breaks none."""
 
+NOT_ASKED = frozenset((GPU_COUNT, CAPACITY, REGION, PROVIDER, MARKETPLACE))
+"""Rules that leave out what the declaration does not ask for: no place that it could have had."""
+
 OVERRIDE_SOURCE = "prices.overrides"
 """`price_source` of an offer whose price the user gave."""
 

@@ -61,6 +61,7 @@ class PlanSummary(NamedTuple):
     facts: Sequence[tuple[str, str]]
     """(name, text): the worst case, the change against what runs now, remarks."""
     refused_by_rule: Mapping[str, int]
+    """How many offers that could have mattered each rule refused."""
     examples: Sequence[refusals.Example]
     closed_places: Sequence[str]
     prices: str
@@ -80,6 +81,7 @@ def summarize(plan: Plan, current: CurrentCost | None = None) -> PlanSummary:
         facts += [("change", _change(plan, current)), *current.facts]
     if best is not None:
         facts += suggest.remarks(plan)
+    counts = plan.counted()
     return PlanSummary(
         describe.ask_text(plan.ask),
         describe.meanings(plan.ask),
@@ -89,8 +91,8 @@ def summarize(plan: Plan, current: CurrentCost | None = None) -> PlanSummary:
         walk,
         max(len(plan.candidates) - 1 - len(walk), 0),
         facts,
-        plan.rejected_by_rule,
-        refusals.examples(plan),
+        counts,
+        [each for each in refusals.examples(plan) if each.rule in counts],
         refusals.closed_places(plan),
         _prices(plan, rows) if rows else "",
         _further_notes(plan, rows),
@@ -150,11 +152,12 @@ def left_out(plan: Plan) -> list[str]:
 
 
 def _worst(plan: Plan) -> str:
-    """`$88.49/h ($64,597.70/month), the dearest place accepted: gcp ...`."""
+    """`$88.49/h ($64,598/month), the dearest place accepted: gcp ...`."""
     worst = max(plan.candidates, key=lambda candidate: candidate.micro_usd or 0)
+    run = describe.run_text(plan.ask, worst)
     return (
-        f"{per_hour(worst.micro_usd)} ({describe.per_month(worst.micro_usd)}), the dearest place"
-        f" accepted: #{worst.rank} {describe.place_text(worst)}"
+        f"{per_hour(worst.micro_usd)}{f' ({run})' if run else ''}, the dearest place accepted:"
+        f" #{worst.rank} {describe.place_text(worst)}"
     )
 
 

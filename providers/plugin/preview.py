@@ -185,7 +185,7 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
     would help, in a few lines.
     """
     from providers.engine.reconcile.on_preview import what
-    from providers.planner import describe, suggest
+    from providers.planner import describe, refusals, suggest
 
     stays = (
         f"; {what(seen.record)} stays as it is"
@@ -193,7 +193,7 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
         else ""
     )
     because = f" ({seen.reason})" if seen.reason else ""
-    refused = ", ".join(f"{count:,} by {rule}" for rule, count in plan.rejected_by_rule.items())
+    refused = refusals.in_words(plan)
     lines = [
         f"{name}: nothing acceptable for {describe.ask_text(plan.ask)}{because}{stays}",
         *suggest.hints(plan),

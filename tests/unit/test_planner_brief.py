@@ -14,7 +14,8 @@ from providers.planner.summary import CurrentCost
 
 SOLD = ["gcp", "aws", "modal"]
 ON_DEMAND = frozenset({"on-demand"})
-BOTH = {name: Capabilities(name, capacities=ON_DEMAND) for name in ("alpha", "beta")}
+KINDS = frozenset({"machine", "job", "service"})
+BOTH = {name: Capabilities(name, kinds=KINDS, capacities=ON_DEMAND) for name in ("alpha", "beta")}
 
 
 def offer(provider, zone, usd):
@@ -51,6 +52,16 @@ def test_what_has_a_ttl_is_told_by_its_run_and_not_by_the_month() -> None:
     """Hours are known, so the sum is."""
     text = brief.as_text(plan(entries=(Choice("H100", 8, ttl_s=7_200),), rank=PRICE), 120)
     assert "$12.50/h, $25.00 for its ttl of 2h" in text and "month" not in text
+
+
+def test_a_job_is_told_by_the_hour_and_a_service_by_the_month() -> None:
+    """Nobody pays a job for a month; nothing ends a service."""
+    job, service = plan(kind="job", rank=PRICE), plan(kind="service", rank=PRICE)
+    for text in (brief.as_text(job, 120), render.as_text(job, 120), render.as_markdown(job)):
+        assert "$12.50/h" in text or "12.50" in text
+        assert "month" not in text
+    assert "$12.50/h, $9,125/month" in brief.as_text(service, 120)
+    assert "$/month" in render.as_text(service, 120)
 
 
 def test_of_several_nodes_the_price_of_one_is_told_too() -> None:

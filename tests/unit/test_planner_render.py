@@ -121,6 +121,26 @@ def test_what_a_bare_name_means_is_said() -> None:
     assert "A100 40 GB" not in render.as_text(plan(entries=(Choice("A100", 8, exact=True),)))
 
 
+def test_what_was_not_asked_for_is_not_counted_among_the_refusals() -> None:
+    """Another count, another kind of capacity or region could never have mattered; JSON has them.
+    Where nothing else was refused and nothing is acceptable, they are the reason.
+    """
+    made = plan(entries=(Choice("H100", 8, capacity=(Capacity("spot"),)),))
+    assert made.counted() == {} and "refused" not in render.as_text(made)
+    assert made.rejected_by_rule == {"capacity": 10}
+    none = plan(entries=(Choice("H100", 4),))
+    assert none.counted() == {"gpu-count": 11} and "refused     11 offers" in render.as_text(none)
+    dear = plan(max_price_micro_usd=1)
+    assert dear.counted() == dear.counted(0) == {"adapter": 1, "price-known": 1, "price-cap": 9}
+
+
+def test_a_name_that_is_cut_stands_whole_below_it() -> None:
+    """At 80 columns a long machine type is cut in its column only."""
+    name = "m" * 40
+    made = make(Ask((Choice("H100", 8),)), table([offer(machine=name)]), ABLE)
+    assert f"gcp us-central1-a {name} H100:8" in render.as_text(made, 80)
+
+
 def test_no_candidate_says_so() -> None:
     """A plan without candidates says that nothing is acceptable, and still shows the rules and the
     best that was refused.
