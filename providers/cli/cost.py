@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
+    from providers.model.spec import Cluster
     from providers.model.worlds import WorldName
+    from providers.planner.plan import Plan
 
 
 class Cost(NamedTuple):
@@ -54,19 +56,25 @@ def _costs(name: str, world: WorldName | None) -> list[Cost]:
     from providers import api
 
     stack = stackfile.read(name)
-    found = []
-    for cluster, spec in stackfile.specs(stack).items():
-        plan = api.plan(spec, world=world or stack.world, settings=stack.settings)
-        best = plan.best
-        choice = "no place"
-        if best is not None:
-            place = best.placement
-            choice = f"{place.provider} {place.where} {place.times}{place.gpu} {place.capacity}"
-        ttl_s = spec.setup().ttl_s if best is None else plan.ask.entries[best.entry].ttl_s
-        found.append(
-            Cost(stack.name, cluster, choice, None if best is None else best.micro_usd, ttl_s)
+    return [
+        cost_of(
+            stack.name,
+            cluster,
+            spec,
+            api.plan(spec, world=world or stack.world, settings=stack.settings),
         )
-    return found
+        for cluster, spec in stackfile.specs(stack).items()
+    ]
+
+
+def cost_of(stack: str, cluster: str, spec: Cluster, plan: Plan) -> Cost:
+    """What one cluster would cost by its plan. Pure."""
+    best = plan.best
+    if best is None:
+        return Cost(stack, cluster, "no place", None, spec.setup().ttl_s)
+    place = best.placement
+    choice = f"{place.provider} {place.where} {place.times}{place.gpu} {place.capacity}"
+    return Cost(stack, cluster, choice, best.micro_usd, plan.ask.entries[best.entry].ttl_s)
 
 
 def _lines(costs: Sequence[Cost]) -> Iterable[str]:

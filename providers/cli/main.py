@@ -237,6 +237,12 @@ def _explain_parser(commands: Any) -> None:
     explain.add_explain(commands)
 
 
+def _review_parser(commands: Any) -> None:
+    from providers.cli import review
+
+    review.add_review(commands)
+
+
 def _spend_parser(commands: Any) -> None:
     from providers.cli import spend
 
@@ -262,7 +268,7 @@ _GROUPS = {
     "Use machines": (
         *("run", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept", "release"),
     ),
-    "Look after stacks": ("watch", "sweep"),
+    "Look after stacks": ("watch", "sweep", "review"),
     "Rehearse, and set up": ("rehearse", "completion"),
 }
 """What each command is for: the order of the help."""
@@ -282,4 +288,5 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "cost": _cost_parser,
     "explain": _explain_parser,
     "spend": _spend_parser,
+    "review": _review_parser,
 }

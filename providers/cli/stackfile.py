@@ -83,15 +83,15 @@ def _in(file: Path, problem: Problem) -> Problem:
     return problem._replace(path=f"{file.name} {problem.path}")
 
 
-def read(name: str) -> Stack:
+def read(name: str, project: Path | None = None) -> Stack:
     """What `Pulumi.NAME.yaml` declares. Looks for the project here, above, and where $GPUS_PROJECT
-    says. Reads two files; raises SpecError.
+    says, unless its folder is given. Reads two files; raises SpecError.
     """
     from providers.engine import stack_config, volume_spec
     from providers.model import yaml_file
     from providers.model.wording import near
 
-    project = project_folder()
+    project = project or project_folder()
     file = _folder(project) / f"Pulumi.{name}.yaml"
     if not file.is_file():
         raise SpecError(
