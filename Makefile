@@ -38,7 +38,7 @@ docs: ## the documentation as a site in build/docs; a link that leads nowhere fa
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 lock: ## the lock files anew, from pyproject.toml; needs uv
-	@$(LOCK) --extra aws --extra clore --extra modal -o requirements.lock
+	@$(LOCK) --extra aws --extra clore --extra modal --extra notify -o requirements.lock
 	@$(LOCK) --extra dev --group docs -c requirements.lock -o requirements-dev.lock
 
 hostile: ## 10,000 generated declarations and 2,500 mutated cloud replies (`make test` tries a sample); the same by HOSTILE_SEED

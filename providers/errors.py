@@ -133,7 +133,7 @@ class SpecError(GpusError):
 
 class AllFailed(GpusError):
     """No candidate could be acquired. `attempts` are in the order they were made; `refusals` count
-    rejected offers by rule.
+    rejected offers by rule. `final`: another try would end alike, until something is corrected.
     """
 
     def __init__(
@@ -141,7 +141,10 @@ class AllFailed(GpusError):
         message: str,
         attempts: Sequence[Attempt] = (),
         refusals: Sequence[tuple[str, int]] = (),
+        *,
+        final: bool = False,
     ) -> None:
+        self.final = final
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
         self.refusals: tuple[tuple[str, int], ...] = tuple(refusals)
         super().__init__(message)

@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 
 
 def given(
-    spec: Cluster, world: str, settings: Mapping[str, Mapping[str, str]] | None, *, yes: bool
+    spec: Cluster,
+    world: str,
+    settings: Mapping[str, Mapping[str, str]] | None,
+    *,
+    yes: bool,
+    later: bool = False,
 ) -> bool:
     """Whether it may be bought. True in a rehearsal, with `yes`, and where there is no place to buy
-    at, which the purchase itself explains.
+    at, which the purchase itself explains. `later`: it may be bought when there is one, up to its
+    price cap.
 
     Raises GpusError where there is no terminal to ask at. Makes the plan, so it looks at the
     providers' live offers.
@@ -33,9 +39,10 @@ def given(
     from providers.engine.market import planning
 
     plan = planning.walked(spec.ask(), world=world, settings=settings, setup=spec.setup())
-    if not plan.candidates:
+    if not plan.candidates and not later:
         return True
-    what = f"{spec.name}: buys in the live world: {most(plan, spec.setup().ttl_s)}"
+    text = capped(spec) if later else most(plan, spec.setup().ttl_s)
+    what = f"{spec.name}: buys in the live world: {text}"
     if not sys.stdin.isatty():
         raise GpusError(
             f"{what}; nothing was bought, since there is no terminal to ask at: --yes buys without"
@@ -49,6 +56,17 @@ def given(
     if not agreed:
         print("gpus: nothing was bought", file=sys.stderr)
     return agreed
+
+
+def capped(spec: Cluster) -> str:
+    """The most that a purchase by its price cap can cost, whenever it is made."""
+    cap, ttl_s = spec.max_price_per_hour, spec.setup().ttl_s
+    if cap is None or ttl_s is None:
+        return "as soon as there is room, with no limit"
+    return (
+        f"as soon as there is room, at up to ${cap:,.2f}/h; at most ${cap * ttl_s / 3_600:,.2f} in"
+        f" its ttl of {duration.text(ttl_s)}, where the provider keeps it"
+    )
 
 
 def most(plan: Plan, ttl_s: float | None) -> str:

@@ -9,7 +9,7 @@ import uuid
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
-from providers.adhoc import access, rentals
+from providers.adhoc import access, patience, rentals
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
 from providers.engine.messages import moment
@@ -22,10 +22,11 @@ from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from providers.adhoc.machine import AsyncMachine
+    from providers.adhoc.patience import Patience
     from providers.engine.runtime.world import World
     from providers.model.spec import Cluster, Fallback, Gpu
     from providers.model.spec_fields import Rank, Spot
@@ -58,6 +59,8 @@ def provision(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     ssh_key: str | os.PathLike[str] | None = None,
     keep: bool = False,
+    within: str | float | None = None,
+    notify: Sequence[str] = (),
     world: WorldName = REHEARSAL,
     settings: Settings | None = None,
     report: Report | None = None,
@@ -69,7 +72,9 @@ def provision(
     `ttl` the cloud itself ends the machine after four hours, whatever becomes of this process. The
     world is `rehearsal` unless `world="live"` says to buy. `ssh_key` is the file of your own
     private key; without it one is made for this cluster. `keep` leaves the machine running at the
-    end. `settings` is provider -> its configuration (`{"gcp": {"project": "my-project"}}`).
+    end. `within` looks for capacity that long where all is sold out, and `notify` says whom to tell
+    how it ended (`env:NAME`, `file:PATH` or a webhook). `settings` is provider -> its configuration
+    (`{"gcp": {"project": "my-project"}}`).
     `report(severity, text)` gets the lines that otherwise go to stderr.
 
     Raises SpecError, AllFailed, Busy, NotConfigured and other GpusErrors when nothing was acquired;
@@ -100,6 +105,7 @@ def provision(
         world=world,
         settings=settings,
         report=report,
+        waits=None if within is None else patience.read(within, tuple(notify)),
     )
 
 
@@ -113,18 +119,24 @@ def launched(
     settings: Settings | None = None,
     report: Report | None = None,
     by_login: bool = False,
+    waits: Patience | None = None,
 ) -> Iterator[Machine]:
     """What `provision` does of a whole spec. `by_login`: its workload is not started at boot, but
-    left to the caller.
+    left to the caller. `waits`: it is looked for so long.
     """
     opened = _opened(world, settings, report)
     interrupted = f"{spec.name}: interrupted; what was asked for is being released"
+
+    def renting() -> Awaitable[AsyncMachine]:
+        return rent(opened, spec, ssh_key, by_login=by_login)
+
     # An interrupt can come when it is acquired and nobody was told yet: it is then released all
     # the same.
     machines: list[Machine] = []
 
     async def rented() -> None:
-        machines.append(Machine(await rent(opened, spec, ssh_key, by_login=by_login)))
+        found = renting() if waits is None else patience.patiently(opened, spec, waits, renting)
+        machines.append(Machine(await found))
 
     given = False
     try:

@@ -1,4 +1,4 @@
-"""`gpus run`, `cp`, `ssh`, `logs`, `ps`, `release`: the command line's twins of the public
+"""`gpus cp`, `ssh`, `logs`, `ps`, `release`: the command line's twins of the public
 functions, and the same for what a stack declares.
 
 Owns what they print; arguments are read in `cli`.
@@ -6,31 +6,26 @@ Owns what they print; arguments are read in `cli`.
 
 from __future__ import annotations
 
-import re
 import shlex
-import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from providers.adhoc import consent, ended, provision, stack_clusters, trial, trial_run
+from providers.adhoc import ended, provision, stack_clusters
 from providers.adhoc.sync import Machine, portal
 from providers.cli.options import settings_of
 from providers.cli.output import print_json
 from providers.errors import GpusError, Problem, SpecError
 from providers.model import foreign, regular
 from providers.model.screen import program
-from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL
-from providers.remote.rsync import There
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Sequence
+    from pathlib import Path
 
 
 OK, NOTHING = 0, 1
@@ -38,149 +33,9 @@ _WORKDIR = "workdir"
 """Where the folder of `gpus run --workdir` lies, in the home folder."""
 
 
-def run(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Provisions, copies there, runs, copies back, releases; the command's exit code."""
-    chosen = None
-    if options.stack:
-        with _at_on(overlaid=True):
-            chosen = trial.read(options, command, settings_of(options) or {})
-    elif options.on:
-        raise SpecError(
-            [
-                Problem(
-                    "--on",
-                    "a stack whose workload is run: -s STACK",
-                    "none",
-                    "without one: gpus run GPU -- COMMAND",
-                )
-            ]
-        )
-    elif not options.gpu:
-        raise SpecError([Problem("", 'a GPU such as "H100:8", or -s STACK --on GPU', "neither")])
-    if not command and not options.keep and chosen is None:
-        raise SpecError(
-            [
-                Problem(
-                    "",
-                    "a command after --",
-                    "none",
-                    'as in: gpus run "H100!:1" -- nvidia-smi; or --keep, to use it later',
-                )
-            ]
-        )
-    # Before anything is bought for them.
-    size, count = _limits(options)
-    missing = [path for path in options.put if not Path(_pair(path)[0]).expanduser().exists()]
-    if missing:
-        raise SpecError(
-            [
-                Problem("--put", "a file or folder here", f"none at {_pair(path)[0]}")
-                for path in missing
-            ]
-        )
-    digest = _folder(options.workdir) if options.workdir and chosen is None else ""
-    # Ended by a scheduler or a closed terminal is no reason to leave it running.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, _interrupted)
-    fields = {
-        "name": options.name,
-        "fallback": options.fallback or None,
-        "nodes": options.nodes,
-        "spot": options.spot,
-        "capacity": options.capacity,
-        "providers": options.provider or None,
-        "regions": options.region or None,
-        "marketplaces": options.marketplaces or None,
-        "rank": options.rank,
-        "max_price_per_hour": options.max_price,
-        "accept_suspect_prices": options.accept_suspect_prices or None,
-        "wait": options.wait,
-        "ttl": options.ttl,
-        "ssh_key": options.ssh_key,
-        "disk_gib": options.disk_gib,
-        "accept": options.accept,
-    }
-    launched: AbstractContextManager[Machine]
-    if chosen is not None:
-        for text in chosen.lines:
-            print(f"gpus: {chosen.spec.name}: {text}", file=sys.stderr)
-        spec, chosen_settings = chosen.spec, chosen.settings or None
-        if not consent.given(spec, chosen.world, chosen_settings, yes=options.yes):
-            return NOTHING
-        launched = provision.launched(
-            spec,
-            ssh_key=options.ssh_key,
-            keep=options.keep,
-            world=chosen.world,
-            settings=chosen_settings,
-            by_login=True,
-        )
-    else:
-        world, settings = options.world or REHEARSAL, settings_of(options)
-        ssh_key = fields.pop("ssh_key")
-        spec = provision.declared(options.gpu, fields)
-        if not consent.given(spec, world, settings, yes=options.yes):
-            return NOTHING
-        launched = provision.launched(
-            spec, ssh_key=ssh_key, keep=options.keep, world=world, settings=settings
-        )
-    with _at_on(overlaid=chosen is not None), launched as machine:
-        _bring(machine, options.put, digest)
-        line = f"cd {_WORKDIR} || exit\n{_line(command)}" if digest else _line(command)
-        alone = machine.run(line) if command and chosen is None else OK
-        code = alone if chosen is None else trial_run.work(machine, chosen, command)
-        for path in options.get:
-            try:
-                print(
-                    f"gpus: got {machine.get(*_pair(path), max_size=size, max_files=count)}",
-                    file=sys.stderr,
-                )
-            except GpusError as error:
-                print(f"gpus: {error}", file=sys.stderr)
-                code = code or NOTHING
-    return code
-
-
-def _bring(machine: Machine, paths: Sequence[str], digest: str) -> None:
-    """Copies there what `--put` names, and sends the folder of that digest, if one is given."""
-    for path in paths:
-        there = machine.put(*_pair(path))
-        print(f"gpus: put {path} to {there}", file=sys.stderr)
-    if digest:
-        machine.send(digest, There(_WORKDIR))
-
-
-def _folder(path: str) -> str:
-    """The digest of a folder here, which is remembered. Raises SpecError."""
-    from providers.remote import tree
-
-    try:
-        section = tree.field(path, Path.cwd())
-    except SpecError as error:
-        raise SpecError([each._replace(path="--workdir") for each in error.problems]) from None
-    assert isinstance(section, dict)
-    return str(section["digest"])
-
-
-@contextmanager
-def _at_on(*, overlaid: bool) -> Iterator[None]:
-    """What is wrong with the GPUs of an overlay is told of the argument that named them."""
-    try:
-        yield
-    except SpecError as error:
-        if not overlaid:
-            raise
-        found = [
-            problem._replace(path="--on") if re.match(r"gpu(\[|$)", problem.path) else problem
-            for problem in error.problems
-        ]
-        raise SpecError(found) from None
-
-
 def cp(options: argparse.Namespace) -> int:
     """Copies a file or folder to or from a machine; 0."""
-    _limits(options)
+    limits(options)
     source, target = _place(options.source), _place(options.target)
     if (source is None) == (target is None):
         found = "both" if source else "neither"
@@ -208,7 +63,7 @@ def cp(options: argparse.Namespace) -> int:
 
 
 def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
-    size, count = _limits(options)
+    size, count = limits(options)
     machine = one(source[0], options)
     # A job's machine that has powered itself off is still there, and nobody can log in; what is
     # kept does not depend on when it does that.
@@ -218,7 +73,7 @@ def _brought(source: tuple[str, str], options: argparse.Namespace) -> Path:
     return machine.get(source[1], options.target, node=options.node, max_size=size, max_files=count)
 
 
-def _limits(options: argparse.Namespace) -> tuple[int | None, int | None]:
+def limits(options: argparse.Namespace) -> tuple[int | None, int | None]:
     """`--max-size` in bytes and `--max-files`; None where they are not given. Raises SpecError."""
     size = None if options.max_size is None else regular.bytes_of(options.max_size)
     if size == 0:
@@ -250,7 +105,7 @@ def ssh(options: argparse.Namespace, command: Sequence[str]) -> int:
             here = tunnels.enter_context(machine.forward(port, local, node=options.node))
             print(f"gpus: 127.0.0.1:{here} is port {port} of {options.name}", file=sys.stderr)
         if command:
-            return machine.run(_line(command), node=options.node)
+            return machine.run(shell_line(command), node=options.node)
         launch = line.login()
         return subprocess.run(launch.argv, env=launch.env, cwd=launch.cwd, check=False).returncode
 
@@ -370,10 +225,6 @@ def _not_declared(name: str, options: argparse.Namespace) -> None:
         )
 
 
-def _interrupted(number: int, _frame: Any) -> NoReturn:
-    raise KeyboardInterrupt(number)
-
-
 def one(name: str, options: argparse.Namespace) -> Machine:
     """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone.
     Raises GpusError for none, and for several.
@@ -399,12 +250,13 @@ def _over(name: str, options: argparse.Namespace) -> stack_clusters.Declared | N
     )
 
 
-def _line(command: Sequence[str]) -> str:
+def shell_line(command: Sequence[str]) -> str:
     """One word is a line for the shell there, as with ssh; several are taken word by word."""
     return command[0] if len(command) == 1 else shlex.join(command)
 
 
-def _pair(text: str) -> tuple[str, str | None]:
+def pair(text: str) -> tuple[str, str | None]:
+    """`ONE[:OTHER]`, as given; None for what is left out."""
     first, _, second = text.partition(":")
     return first, second or None
 

@@ -1,5 +1,5 @@
-"""The arguments of the ad hoc commands: run, cp, ssh, ssh-config, logs, wait, doctor, accept, top,
-ps, release.
+"""The arguments of the ad hoc commands: run, get, cp, ssh, ssh-config, logs, wait, doctor, accept,
+top, ps, release.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Runs one ad hoc command; `command` are the words after `--`."""
-    from providers.cli import accept, ps, ssh_config, top
+    from providers.cli import accept, acquire, ps, ssh_config, top
     from providers.cli import adhoc as commands
 
     gc.enable()  # these may take hours
     if options.command == "run" and options.stack:
         options.declared = stackfile.read(options.stack)
-    if options.command in {"run", "ssh"}:
-        return {"run": commands.run, "ssh": commands.ssh}[options.command](options, command)
+    with_words = {"run": acquire.run, "get": acquire.get, "ssh": commands.ssh}
+    if options.command in with_words:
+        return with_words[options.command](options, command)
     does = {
         "accept": accept.accept,
         "cp": commands.cp,
@@ -40,7 +41,7 @@ def run_adhoc(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def add_adhoc(commands: Any) -> None:
-    """`run`, `cp`, `ssh`, `ssh-config`, `logs`, `ps` and `release`: see `providers.cli.adhoc`."""
+    """`run` and `get`: see `providers.cli.acquire`; the others: see `providers.cli.adhoc`."""
 
     def command(name: str, text: str, usage: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(
@@ -62,7 +63,7 @@ def add_adhoc(commands: Any) -> None:
         "acquire GPUs, run a command there, release them",
         "run GPU [options] -- COMMAND ... | gpus run -s STACK [CLUSTER] --on GPU [options]",
     )
-    add_spec(run)
+    _add_purchase(run)
     run.add_argument(
         "-s",
         "--stack",
@@ -76,45 +77,25 @@ def add_adhoc(commands: Any) -> None:
         metavar="GPU",
         help="with -s: on this GPU instead of the declared ones; may be repeated",
     )
-    run.add_argument("--name", help="its name for the other commands (default: a generated one)")
-    run.add_argument("--ttl", help="the cloud itself ends it after this long (default 4h)")
-    run.add_argument(
-        "--wait", help="how long one place may keep you waiting until it is ready (default 15m)"
-    )
-    run.add_argument(
-        "--accept",
-        choices=("quick", "full"),
-        help="measure its GPUs first; what is not as sold is released, and the next place tried",
-    )
-    run.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
-    run.add_argument(
-        "--ssh-key", metavar="FILE", help="your own private key (default: a generated one)"
-    )
-    run.add_argument(
-        "--put",
-        action="append",
-        default=[],
-        metavar="HERE[:THERE]",
-        help="copy this there first; may be repeated",
-    )
-    run.add_argument(
-        "--workdir",
-        metavar="FOLDER",
-        help="send this folder there first, without what .gitignore names, and run in it",
-    )
-    run.add_argument(
-        "--get",
-        action="append",
-        default=[],
-        metavar="THERE[:HERE]",
-        help="copy this back afterwards; may be repeated",
-    )
-    _taken(run)
-    run.add_argument("--yes", action="store_true", help="buy in the live world without asking")
     run.add_argument(
         "--keep",
         action="store_true",
         help="leave it running afterwards, until `gpus release` or its ttl",
+    )
+    get = command(
+        "get",
+        "look for GPUs until some can be acquired; then run a command, or keep them",
+        "get GPU --max-price USD [--within 12h] [options] [-- COMMAND ...]",
+    )
+    _add_purchase(get)
+    get.add_argument("--within", default="24h", help="give up after this long (default 24h)")
+    get.add_argument(
+        "--notify",
+        action="append",
+        default=[],
+        metavar="WHERE",
+        help="tell how it ended: env:NAME or file:PATH with an address of Apprise, or a webhook's"
+        " URL; may be repeated",
     )
 
     copy = command(
@@ -188,6 +169,46 @@ def add_adhoc(commands: Any) -> None:
     command(
         "release", "release what has this name, and confirm that it is gone", "release NAME ..."
     ).add_argument("names", nargs="+", metavar="NAME")
+
+
+def _add_purchase(run: argparse.ArgumentParser) -> None:
+    """What `run` and `get` are told of the machine, and of what is done there."""
+    add_spec(run)
+    run.add_argument("--name", help="its name for the other commands (default: a generated one)")
+    run.add_argument("--ttl", help="the cloud itself ends it after this long (default 4h)")
+    run.add_argument(
+        "--wait", help="how long one place may keep you waiting until it is ready (default 15m)"
+    )
+    run.add_argument(
+        "--accept",
+        choices=("quick", "full"),
+        help="measure its GPUs first; what is not as sold is released, and the next place tried",
+    )
+    run.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
+    run.add_argument(
+        "--ssh-key", metavar="FILE", help="your own private key (default: a generated one)"
+    )
+    run.add_argument(
+        "--put",
+        action="append",
+        default=[],
+        metavar="HERE[:THERE]",
+        help="copy this there first; may be repeated",
+    )
+    run.add_argument(
+        "--workdir",
+        metavar="FOLDER",
+        help="send this folder there first, without what .gitignore names, and run in it",
+    )
+    run.add_argument(
+        "--get",
+        action="append",
+        default=[],
+        metavar="THERE[:HERE]",
+        help="copy this back afterwards; may be repeated",
+    )
+    _taken(run)
+    run.add_argument("--yes", action="store_true", help="buy in the live world without asking")
 
 
 def _add_looks(

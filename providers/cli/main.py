@@ -54,7 +54,7 @@ def _main(arguments: list[str]) -> int:
                 errors="replace"
             )  # a terminal that cannot show a character still gets the rest
     try:
-        if arguments[:1] not in (["cp"], ["run"], ["ssh"]):
+        if arguments[:1] not in (["cp"], *_WITH_WORDS):
             _readable(arguments)
         if not arguments:
             _parser().print_help()
@@ -94,7 +94,7 @@ def _main(arguments: list[str]) -> int:
         # end: let that find somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return (
-            CUT if arguments[:1] in (["run"], ["ssh"]) else OK
+            CUT if arguments[:1] in _WITH_WORDS else OK
         )  # a command that was cut short has not succeeded
     except OSError as error:
         from providers.engine.own_machine import of_machine
@@ -130,7 +130,7 @@ def _read(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """
     cut = (
         arguments.index("--")
-        if arguments[:1] in (["run"], ["ssh"]) and "--" in arguments
+        if arguments[:1] in _WITH_WORDS and "--" in arguments
         else len(arguments)
     )
     options = _parser(arguments[0] if arguments else "").parse_args(arguments[:cut])
@@ -266,12 +266,15 @@ _GROUPS = {
         *("offers", "plan", "cost", "explain", "hardware", "size", "check", "ps", "spend"),
     ),
     "Use machines": (
-        *("run", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept", "release"),
+        *("run", "get", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept"),
+        "release",
     ),
     "Look after stacks": ("watch", "sweep", "review"),
     "Rehearse, and set up": ("rehearse", "completion"),
 }
 """What each command is for: the order of the help."""
+_WITH_WORDS = (["run"], ["get"], ["ssh"])
+"""Commands with another program's words behind `--`."""
 _MORE = "gpus COMMAND --help says more; gpus --version says which version this is."
 _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "offers": add_offers,
@@ -279,7 +282,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "hardware": add_hardware,
     "check": add_check,
     "sweep": _sweep_parser,
-    **dict.fromkeys(("run", "cp", "ssh", "ssh-config", "logs", "wait"), add_adhoc),
+    **dict.fromkeys(("run", "get", "cp", "ssh", "ssh-config", "logs", "wait"), add_adhoc),
     **dict.fromkeys(("doctor", "accept", "top", "ps", "release"), add_adhoc),
     "watch": _watch_parser,
     "rehearse": _rehearse_parser,

@@ -50,6 +50,9 @@ SAID = {
     "Unclassified": "failed with an unknown code; nothing was made",
 }
 
+OF_ACCOUNT = {"NotConfigured", "BadCredentials", "InsufficientFunds"}
+"""Ends of attempts that no wait changes."""
+
 LIMIT = "its machines were ended by their own limit before it said how it ended"
 """Of a job, in place of an exit code."""
 
@@ -166,6 +169,7 @@ def too_slow(cluster: str, attempts: Sequence[Attempt], wait_s: float) -> AllFai
             )
         ),
         attempts,
+        final=True,
     )
 
 
@@ -186,6 +190,7 @@ def wrong_anywhere(cluster: str, attempts: Sequence[Attempt]) -> AllFailed:
             )
         ),
         attempts,
+        final=True,
     )
 
 
@@ -221,13 +226,13 @@ def all_failed(
         lines.append(folded(f"not tried: {', '.join(near)}", ""))
     lines.extend(hints)
     more = "allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later"
-    if any(
-        attempt.outcome in {"NotConfigured", "BadCredentials", "InsufficientFunds"}
-        for attempt in attempts
-    ):
+    of_account = [attempt.outcome in OF_ACCOUNT for attempt in attempts]
+    if any(of_account):
         more = f"put right what is said above, or {more}"
     lines.append(folded(more, ""))
-    return AllFailed("\n".join(lines), attempts, refusals)
+    return AllFailed(
+        "\n".join(lines), attempts, refusals, final=bool(of_account) and all(of_account)
+    )
 
 
 def why_ended(record: ClusterRecord, detail: str, now: float, idle: str = "") -> str:
