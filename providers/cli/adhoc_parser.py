@@ -84,7 +84,7 @@ def add_adhoc(commands: Any) -> None:
     )
     get = command(
         "get",
-        "look for GPUs until some can be acquired; then run a command, or keep them",
+        "look until GPUs can be acquired, then do as run does, or keep them",
         "get GPU --max-price USD [--within 12h] [options] [-- COMMAND ...]",
     )
     _add_purchase(get)

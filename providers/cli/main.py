@@ -249,6 +249,12 @@ def _spend_parser(commands: Any) -> None:
     spend.add_spend(commands)
 
 
+def _memory_parser(commands: Any) -> None:
+    from providers.cli import memory
+
+    memory.add_memory(commands)
+
+
 def _completion(options: argparse.Namespace) -> int:
     from providers.cli import completion, rehearse, size, watch
 
@@ -264,6 +270,7 @@ def _completion(options: argparse.Namespace) -> int:
 _GROUPS = {
     "Look, and buy nothing": (
         *("offers", "plan", "cost", "explain", "hardware", "size", "check", "ps", "spend"),
+        "memory",
     ),
     "Use machines": (
         *("run", "get", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept"),
@@ -292,4 +299,5 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "explain": _explain_parser,
     "spend": _spend_parser,
     "review": _review_parser,
+    "memory": _memory_parser,
 }

@@ -69,7 +69,7 @@ def test_rehearsal_never_asks(monkeypatch) -> None:
 
 @pytest.fixture
 def never_bought(monkeypatch) -> None:
-    monkeypatch.setattr(provision, "had", lambda *_, **__: pytest.fail("bought"))
+    monkeypatch.setattr(provision, "launched", lambda *_, **__: pytest.fail("bought"))
 
 
 @pytest.mark.parametrize(
