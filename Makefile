@@ -5,7 +5,7 @@ ACTIVATE = . .venv/bin/activate
 # Bytecode is kept, also where the environment says otherwise: without it each of the many processes of a run compiles every package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: up test test-full setup destroy lint docs lock bench hostile crash pictures
+.PHONY: up test test-full setup destroy lint style types rules docs lock bench hostile crash pictures
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
@@ -18,15 +18,17 @@ setup: ## the environment, the Pulumi tool chain, local state and the declared s
 
 test: ## all the set-up, then lint, types and every rule of the product
 	@$(PYTHON) .ci/setup.py --development
-	@$(MAKE) --no-print-directory lint
-	@$(ACTIVATE) && python -m pytest -m "not long"
+	@$(MAKE) --no-print-directory style
+	@$(MAKE) --no-print-directory -j 2 types rules # mypy keeps one core busy: the tests run beside it
 
 test-full: ## the long tests: all runs through the real Pulumi engine, launchers, samples of the crash matrix
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && python -m pytest -m long
 
-lint: ## style, types, who may import whom, and shellcheck of every shell program
-	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy
+lint: style types ## style, types, who may import whom, and shellcheck of every shell program
+
+style:
+	@$(ACTIVATE) && ruff check . && ruff format --check .
 	@$(ACTIVATE) && lint-imports --no-cache --no-logo
 	@$(ACTIVATE) && git ls-files -z --cached --others --exclude-standard .ci/run "*.sh" \
 		| xargs -0 shellcheck --severity style
@@ -34,6 +36,12 @@ lint: ## style, types, who may import whom, and shellcheck of every shell progra
 docs: ## the documentation as a site in build/docs; a link that leads nowhere fails
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && NO_MKDOCS_2_WARNING=1 mkdocs build --strict && echo "open build/docs/index.html"
+
+types:
+	@$(ACTIVATE) && mypy
+
+rules:
+	@$(ACTIVATE) && python -m pytest -m "not long"
 
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
