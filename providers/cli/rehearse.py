@@ -430,10 +430,9 @@ def _nodes(store: Store, options: argparse.Namespace) -> str:
         )
     if kind == mode.DOCKER:
         converge.begin(store)
-    else:
-        converge.end(store)
+    left = "" if kind == mode.DOCKER else converge.end(store, data=False)
     which = f", at {' and '.join(mode.clouds())}" if kind == mode.DOCKER else ""
-    return f"{kind}{which}: {mode.MODES[kind]}"
+    return f"{kind}{which}: {mode.MODES[kind]}{f'; {left}' if left else ''}"
 
 
 def _reset(store: Store, options: argparse.Namespace) -> str:
@@ -443,12 +442,15 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
             f"reset: {len(existing)} of the machines here would vanish unseen"
             f" ({', '.join(existing[:3])}); destroy first, or add --yes"
         )
-    converge.end(store)
+    ran = mode.of(store) == mode.DOCKER
+    left = converge.end(store, data=True)
     store.reset()
     # What was sold out in the world that is forgotten says nothing about the new one.
     _forget(lambda journal: journal.unblock(REHEARSAL))
     _forget(lambda journal: journal.forget_closures(REHEARSAL))
-    return "the rehearsal begins again with the default scenario"
+    said = ["the rehearsal begins again with the default scenario"]
+    said += [f"machines are {mode.PLAYED}; for containers: gpus rehearse nodes docker"] * ran
+    return "; ".join([*said, *([left] if left else [])])
 
 
 def _forget(what: Callable[[Journal], object]) -> None:

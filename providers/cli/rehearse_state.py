@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli.rehearse_words import clouds, console, unplaced
 from providers.model.duration import text as duration_text
+from providers.rehearsal.nodes import mode
 
 if TYPE_CHECKING:
     from providers.rehearsal.store import Store
@@ -41,6 +42,7 @@ def state(store: Store) -> dict[str, Any]:
         "machines": [
             machine._asdict() for cloud in clouds() for machine in console(cloud).running(store)
         ],
+        "nodes": {"kind": mode.of(store), "refused": mode.refused(store)},
         "requests": len(store.requests()),
         "mutations": len(store.mutations()),
     }
@@ -88,6 +90,9 @@ def shown(found: dict[str, Any]) -> list[str]:
         ]
         out += _block("quota", rows, "")
     out += _block("failures", [_fault_line(line) for line in found["faults"]], "none planned")
+    if found["nodes"]["kind"] != mode.PLAYED:
+        refused = found["nodes"]["refused"]
+        out.append(f"nodes     {found['nodes']['kind']}{f': {refused}' if refused else ''}")
     return out + _block("machines", [_machine_line(line) for line in found["machines"]], "none")
 
 

@@ -24,7 +24,7 @@ from providers.rehearsal.nodes import mode
 from providers.rehearsal.scenario import NODE_LOOK
 from providers.remote import driver
 from providers.remote.line import LocalCommand
-from providers.remote.probe import CLOSED, ProbeResult
+from providers.remote.probe import CLOSED, REACH, ProbeResult
 from providers.remote.run import finished
 
 if TYPE_CHECKING:
@@ -215,8 +215,9 @@ class StandInProbe(NamedTuple):
 
     async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
         if (ssh := self._ssh(node)) is not None:
+            found = await ssh(node, placed)
             refused = "" if self.is_real(node) else mode.refused(self.store)
-            return ProbeResult(CLOSED, refused) if refused else await ssh(node, placed)
+            return ProbeResult(CLOSED, refused) if refused and found.stage in REACH else found
         fault = self.store.take_fault(
             node.handle.provider, NODE_LOOK, (node.region, node.zone), (node.machine_type,)
         )

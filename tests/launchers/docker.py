@@ -33,7 +33,7 @@ class Daemon:
 
     def __init__(self, folder) -> None:
         self.folder, self.host = folder, f"unix://{folder}/sock"
-        words = [
+        self._words = [
             "dockerd",
             "--iptables=false",
             "--ip6tables=false",
@@ -41,7 +41,7 @@ class Daemon:
             "--shutdown-timeout",
             "3",
         ]
-        words += [
+        self._words += [
             "--data-root",
             f"{folder}/data",
             "--exec-root",
@@ -51,8 +51,18 @@ class Daemon:
             "--pidfile",
             f"{folder}/pid",
         ]
-        with (folder / "log").open("w") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        self.process = self._begun()
+
+    def _begun(self):
+        with (self.folder / "log").open("a") as log:
+            return subprocess.Popen(self._words, stdout=log, stderr=log, start_new_session=True)
+
+    def restart(self) -> None:
+        """Ends it in order, as a package's upgrade does, and starts it again."""
+        self.process.terminate()
+        self.process.wait(60)
+        self.process = self._begun()
+        assert (why := self.wait()) is None, why
 
     def call(self, *words, given=None):
         """The output of `docker WORDS`, which must succeed."""

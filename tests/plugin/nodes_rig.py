@@ -9,26 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from providers.rehearsal.nodes import image, machine
+from providers.rehearsal.nodes import image, owned
 from tests.launchers.docker import Daemon, daemon
 from tests.launchers.roots import DEBIAN, imported
 
 __all__ = ["daemon", "nodes"]
 
 
-_ROUTE = "\t000012C6\t"
-"""198.18.0.0, as the kernel lists it: of another daemon, or left by one that was killed."""
-
-
 @pytest.fixture(scope="module")
 def nodes(daemon: Daemon, monkeypatch_module: pytest.MonkeyPatch) -> Iterator[Daemon]:
-    """That daemon, as the one of this environment. One at a time on a host: all rehearsal machines
-    have addresses of the same range.
-    """
+    """That daemon, as the one of this environment. One at a time on a host, for the host's sake."""
     with Path(tempfile.gettempdir(), "gpus-nodes-tests.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _ROUTE in Path("/proc/net/route").read_text():
-            pytest.fail(f"wanted {machine.RANGE} for the tests' machines, found a route to it")
         imported(daemon, DEBIAN, image.BASE)
         monkeypatch_module.setenv("DOCKER_HOST", daemon.host)
         try:
@@ -36,8 +28,10 @@ def nodes(daemon: Daemon, monkeypatch_module: pytest.MonkeyPatch) -> Iterator[Da
         finally:
             for name in daemon.running():
                 daemon.call("rm", "--force", "--volumes", name)
-            if machine.NETWORK in daemon.call("network", "ls", "--format", "{{.Name}}").split():
-                daemon.call("network", "rm", machine.NETWORK)
+            for kind in ("network", "volume"):
+                made = ("--quiet", "--filter", f"label={owned.STORE_LABEL}")
+                for name in daemon.call(kind, "ls", *made).split():
+                    daemon.call(kind, "rm", name)
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from providers.home import private
-from providers.rehearsal.nodes import docker, image, machine, mode
+from providers.rehearsal.nodes import disks, docker, image, machine, mode, network, owned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from providers.rehearsal.nodes.machine import Booted
     from providers.rehearsal.store import Store
@@ -24,12 +24,14 @@ _RUNS = ("running", "restarting", "paused")
 
 class CloudNodes(Protocol):
     """What a cloud's `nodes` module offers: the keys of all machines that it has, stopped ones too;
-    the machines that are up; and what becomes of one that powered itself off.
+    the machines that are up; what becomes of one that powered itself off; and the keys of the disks
+    that outlive machines.
     """
 
     def existing(self, store: Store) -> frozenset[str]: ...
     def booted(self, store: Store) -> tuple[Booted, ...]: ...
     def powered_off(self, store: Store, key: str) -> None: ...
+    def disks(self, store: Store) -> frozenset[str]: ...
 
 
 def nodes_of(provider: str) -> CloudNodes:
@@ -38,21 +40,57 @@ def nodes_of(provider: str) -> CloudNodes:
 
 
 def begin(store: Store) -> None:
-    """Makes the image and the network that all machines need. Raises DockerError."""
+    """Makes what all machines need: their network, their image, the volume of their disks. What
+    Docker still has of an earlier rehearsal in the same place goes. Raises DockerError.
+    """
+    with _alone(store):
+        if mode.of(store) == mode.DOCKER:
+            _prepare(store)
+            return
+        _clear(store, data=False)
+        try:
+            network.make(store)
+            network.check(store)
+            _prepare(store)
+        except docker.DockerError:
+            with suppress(docker.DockerError):
+                _clear(store, data=False)
+            raise
+        mode.choose(store, mode.DOCKER)
+
+
+def end(store: Store, *, data: bool) -> str:
+    """Removes what Docker has of a store; from now on machines are played. With `data` the data of
+    disks goes too. What could not be removed, with the reason; empty for nothing.
+    """
+    if mode.of(store) != mode.DOCKER and not (data and disks.known(store)):
+        return ""
+    with _alone(store):
+        mode.choose(store, mode.PLAYED)
+        mode.refuse(store, "")
+        try:
+            _clear(store, data=data)
+        except docker.DockerError as error:
+            return f"what Docker has of it goes with the next `gpus rehearse nodes docker`: {error}"
+    return ""
+
+
+def _clear(store: Store, *, data: bool) -> None:
+    for key in _found(store):
+        _forget(store, key)
+    disks.remove(store, data=data)
+    network.remove(store)
+    image.remove()
+
+
+def _found(store: Store) -> Mapping[str, str]:
+    return docker.containers(owned.label(store), owned.KEY_LABEL)
+
+
+def _prepare(store: Store) -> None:
+    network.make(store)
     image.built()
-    networks = docker.call("network", "ls", "--format", "{{.Name}}").split()
-    if machine.NETWORK not in networks:
-        docker.call("network", "create", "--subnet", machine.RANGE, machine.NETWORK)
-    mode.choose(store, mode.DOCKER)
-
-
-def end(store: Store) -> None:
-    """Removes all containers of a store; from now on machines are played."""
-    if mode.of(store) == mode.DOCKER:
-        with _alone(store):
-            for key in docker.containers(machine.label(store), machine.KEY_LABEL):
-                machine.remove(store, key)
-            mode.choose(store, mode.PLAYED)
+    disks.make(store)
 
 
 def converge(store: Store) -> None:
@@ -62,51 +100,67 @@ def converge(store: Store) -> None:
     if mode.of(store) != mode.DOCKER:
         return
     with _alone(store):
-        try:
-            found = docker.containers(machine.label(store), machine.KEY_LABEL)
-            up = {
-                each.key: (nodes_of(provider), each)
-                for provider in mode.clouds()
-                for each in nodes_of(provider).booted(store)
-            }
-            kept = frozenset[str]().union(
-                *(nodes_of(provider).existing(store) for provider in mode.clouds())
-            )
-            for key in found.keys() - up.keys():
-                if key not in kept:
-                    machine.remove(store, key)
-                    store.set_value(f"node {key}", "")
-                elif found[key] in _RUNS:
-                    machine.stop(store, key)
-            for key, (cloud, booted) in up.items():
-                _bring(store, cloud, booted, found.get(key, ""))
-        except docker.DockerError as error:
-            refused = str(error)
-        else:
-            refused = ""
+        if mode.of(store) != mode.DOCKER:
+            return
+        refused = _converged(store)
         if refused != mode.refused(store):
             mode.refuse(store, refused)
+
+
+def _converged(store: Store) -> str:
+    """Why Docker refused the first machine that it refused; the others come up all the same."""
+    clouds = [nodes_of(provider) for provider in mode.clouds()]
+    up = {each.key: (cloud, each) for cloud in clouds for each in cloud.booted(store)}
+    kept = frozenset[str]().union(*(cloud.existing(store) for cloud in clouds))
+    refused = []
+    try:
+        found = _found(store)
+    except docker.DockerError as error:
+        return str(error)
+    for key in sorted(found.keys() | up.keys()):
+        try:
+            if key in up:
+                _bring(store, *up[key], found.get(key, ""))
+            elif key not in kept:
+                _forget(store, key)
+            elif found[key] in _RUNS:
+                machine.stop(store, key)
+        except docker.DockerError as error:
+            refused.append(str(error))
+    with suppress(docker.DockerError):  # Nobody waits for that; the next call tries it again.
+        disks.sweep(store, frozenset[str]().union(*(cloud.disks(store) for cloud in clouds)))
+    return refused[0] if refused else ""
+
+
+def _forget(store: Store, key: str) -> None:
+    machine.remove(store, key)
+    store.set_value(f"node {key}", "")
 
 
 def _bring(store: Store, cloud: CloudNodes, booted: Booted, state: str) -> None:
     kept = store.value(f"node {booted.key}")
     since, digest = json.loads(kept) if kept else (0.0, "")
+    # What was done is kept before the boot: one that was interrupted is not taken for done.
+    done = json.dumps([booted.since, booted.digest])
     if not state:
-        image.built()  # Another version of this package has another one.
+        _prepare(
+            store
+        )  # Another version of this package has another image; others remove networks.
         machine.create(store, booted)
-    elif state == docker.OFF and booted.since == since:
+        store.set_value(f"node {booted.key}", done)
+        machine.start(store, booted.key)
+    elif state == docker.ENDED and booted.since == since and machine.powered_off(store, booted.key):
         machine.keep_console(store, booted.key)
         cloud.powered_off(store, booted.key)
-        return
     elif booted.since != since or state not in _RUNS:
-        # Started again by its cloud; or Docker or its host went down, not the machine.
+        # Started again by its cloud or itself; or Docker or its host went down, not the machine.
+        network.make(store)
         machine.tell(store, booted)
-        machine.restart(store, booted)
+        store.set_value(f"node {booted.key}", done)
+        machine.restart(store, booted, running=state in _RUNS)
     elif digest != booted.digest:
         machine.tell(store, booted, now=True)
-    else:
-        return
-    store.set_value(f"node {booted.key}", json.dumps([booted.since, booted.digest]))
+        store.set_value(f"node {booted.key}", done)
 
 
 @contextmanager

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LIMIT_S = 60.0
+_LISTING_LIMIT_S = 10.0
+"""Every answer of a rehearsed cloud waits for this one."""
 
 
 class DockerError(GpusError):
@@ -36,21 +38,30 @@ def call(*words: str, given: bytes | None = None, limit_s: float = _LIMIT_S) -> 
             " its daemon is well, or: gpus rehearse nodes played"
         ) from None
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise DockerError(
-            f"docker {words[0]} failed: {printable(lines[-1])[:300]}; see that its daemon is well"
+            f"docker {words[0]} failed: {_reason(done.stderr)[:300]}; see that its daemon is well"
             " (DOCKER_HOST), or: gpus rehearse nodes played"
         )
     return done.stdout.decode(errors="replace").strip()
 
 
-OFF = "off"
-"""The state of a container that ended by itself, and well."""
+def _reason(written: bytes) -> str:
+    """The daemon's own words, else the last line: that may say only which container it was."""
+    lines = written.decode(errors="replace").strip().splitlines() or ["no reason given"]
+    told = next((line for line in lines if _DAEMON in line), lines[-1])
+    return printable(told.partition(_DAEMON)[2] or told).strip()
+
+
+_DAEMON = "Error response from daemon:"
+ENDED = "ended"
+"""The state of a container whose machine went down in order."""
 
 
 def containers(label: str, shown: str) -> Mapping[str, str]:
     """The value of `shown` (a label) -> the state, of all containers with this label."""
     form = f'{{{{.Label "{shown}"}}}}\t{{{{.State}}}}\t{{{{.Status}}}}'
-    found = call("ps", "--all", "--filter", f"label={label}", "--format", form)
+    found = call(
+        "ps", "--all", "--filter", f"label={label}", "--format", form, limit_s=_LISTING_LIMIT_S
+    )
     rows = [line.split("\t", 2) for line in found.splitlines() if "\t" in line]
-    return {key: OFF if status.startswith("Exited (0)") else state for key, state, status in rows}
+    return {key: ENDED if status.startswith("Exited (0)") else state for key, state, status in rows}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
-from providers.rehearsal.nodes import docker
+from providers.rehearsal.nodes import docker, owned
 
 BASE = "debian:bookworm-slim"
 CONTEXT = Path(__file__).parent / "context"
@@ -17,7 +18,8 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
-TAG = "gpus-rehearsal-node:" + _digest()
+_NAME = "gpus-rehearsal-node"
+TAG = f"{_NAME}:{_digest()}"
 """By what it is made of: a changed file is another image."""
 
 
@@ -29,6 +31,15 @@ def built() -> bool:
         docker.call("version")  # a daemon that does not answer has a better reason to tell
     else:
         return False
-    words = ("build", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", TAG)
-    docker.call(*words, str(CONTEXT), limit_s=_BUILD_LIMIT_S)
+    words = ("build", "--force-rm", "--network", "host", "--build-arg", f"BASE={BASE}")
+    docker.call(*words, "--tag", TAG, str(CONTEXT), limit_s=_BUILD_LIMIT_S)
     return True
+
+
+def remove() -> None:
+    """Removes it, and those of other versions, unless another rehearsal of this daemon uses it."""
+    with suppress(docker.DockerError):
+        if not docker.call("network", "ls", "--quiet", "--filter", f"label={owned.STORE_LABEL}"):
+            form = ("--format", "{{.Repository}}:{{.Tag}}")
+            if found := docker.call("image", "ls", *form, _NAME).split():
+                docker.call("image", "rm", *found)

@@ -8,10 +8,11 @@ import hashlib
 import io
 import json
 import tarfile
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.rehearsal.node import BUSY, IDLE, nvidia_smi, shown
-from providers.rehearsal.nodes import docker, image
+from providers.rehearsal.nodes import disks, docker, image, network, owned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     from providers.rehearsal.store import Store
 
 FOLDER = "/etc/rehearsal"
-NETWORK, RANGE = "gpus-rehearsal", "198.18.0.0/15"
-"""All machines are in one network: the range for benchmarks (RFC 2544), in which the rehearsal
-clouds give their external addresses.
-"""
-STORE_LABEL, KEY_LABEL = "gpus.rehearsal.store", "gpus.rehearsal.machine"
 _BUSY_FILE = f"{FOLDER}/busy"
 _OPEN = {"nvidia-smi": 0o755, "busy": 0o644}
 """The modes of the files that every user of the machine reads. The others are its administrator's:
@@ -42,7 +38,7 @@ class Booted(NamedTuple):
     """A machine that runs at its cloud. `key` is its name among all of the store; `since` is its
     last boot, in the world's time; `keys` are lines `USER:PUBLIC KEY`. `start_up` runs at each boot
     with `always`, else at the first one. `metadata` is what the cloud's metadata service answers,
-    by path. `busy`: whether its GPUs have something to do.
+    by path. `busy`: whether its GPUs have something to do. `disks`: those that outlive it.
     """
 
     key: str
@@ -57,6 +53,7 @@ class Booted(NamedTuple):
     always: bool
     metadata: tuple[tuple[str, str], ...] = ()
     busy: bool = True
+    disks: tuple[disks.Attached, ...] = ()
 
     def files(self) -> dict[str, str]:
         """What lies in its folder."""
@@ -66,6 +63,8 @@ class Booted(NamedTuple):
             "start-up": self.start_up,
             "always": "yes\n" if self.always else "",
             "busy": f"{BUSY if self.busy else IDLE}\n",
+            "disks": "".join(f"{' '.join(disk)}\n" for disk in self.disks),
+            "ended": "",
             "nvidia-smi": nvidia_smi(*shown(self.gpu), self.gpu_count, _BUSY_FILE),
             **{f"metadata{path}": text for path, text in self.metadata},
         }
@@ -77,71 +76,71 @@ class Booted(NamedTuple):
 
 
 def key(provider: str, number: object) -> str:
-    """A machine's name among all of a store's. `number` is its cloud's, which is not used again."""
+    """A name among all of a store's machines. `number` is its cloud's, which is not used again."""
     return f"{provider}-{number}"
 
 
-def label(store: Store) -> str:
-    """The label of all containers of a store: of which file it is, by its place."""
-    return f"{STORE_LABEL}={hashlib.sha256(str(store.path.resolve()).encode()).hexdigest()[:12]}"
-
-
-def container(store: Store, key: str) -> str:
-    """The name of a machine's container."""
-    return f"gpus-{label(store)[-12:]}-{key}"
-
-
 def create(store: Store, machine: Booted) -> None:
-    """Makes and starts its container. Raises DockerError, and leaves none then."""
-    name = container(store, machine.key)
+    """Makes its container, with its files; it does not run yet. Raises DockerError, and leaves none
+    then.
+    """
+    name = owned.named(store, machine.key)
     docker.call(
         *("create", "--pull", "never", "--tty", "--name", name, "--hostname", machine.name),
-        *("--label", label(store), "--label", f"{KEY_LABEL}={machine.key}"),
-        *("--network", NETWORK, "--ip", machine.external_ip, *RIGHTS, image.TAG),
+        *("--label", owned.label(store), "--label", f"{owned.KEY_LABEL}={machine.key}"),
+        *("--network", network.name(store), "--ip", machine.external_ip, *RIGHTS),
+        *("--volume", f"{disks.volume(store)}:{disks.FOLDER}", image.TAG),
     )
     try:
         tell(store, machine)
-        docker.call("start", name)
     except docker.DockerError:
         remove(store, machine.key)
         raise
 
 
 def tell(store: Store, machine: Booted, *, now: bool = False) -> None:
-    """Writes its files. `now`: it runs, and takes its keys from them at once."""
-    name = container(store, machine.key)
+    """Writes its files. `now`: it runs, and takes keys and disks from them at once."""
+    name = owned.named(store, machine.key)
+    disks.attached(store, (disk.key for disk in machine.disks))
     docker.call("cp", "-", f"{name}:{FOLDER}", given=_packed(machine.files().items()))
     if now:
-        docker.call("exec", name, "/usr/lib/rehearsal/boot.sh", "keys")
+        docker.call("exec", name, "/usr/lib/rehearsal/boot.sh", "told")
 
 
-def restart(store: Store, machine: Booted) -> None:
+def start(store: Store, key: str) -> None:
+    """Boots one that was just made. Raises DockerError, and leaves none then."""
+    try:
+        docker.call("start", owned.named(store, key))
+    except docker.DockerError:
+        remove(store, key)
+        raise
+
+
+def restart(store: Store, machine: Booted, *, running: bool) -> None:
     """Boots it again, with the disk and the files that it has, at its address of now."""
-    name = container(store, machine.key)
-    network = f'index .NetworkSettings.Networks "{NETWORK}"'
-    address = (
-        f"{{{{with {network}}}}}{{{{with .IPAMConfig}}}}{{{{.IPv4Address}}}}{{{{end}}}}{{{{end}}}}"
-    )
-    running, _, found = docker.call(
-        "inspect", "--format", f"{{{{.State.Running}}}} {address}", name
-    ).partition(" ")
-    if running == "true":
+    name, where = owned.named(store, machine.key), network.name(store)
+    if running:
         docker.call("kill", name)
-    if found != machine.external_ip:
-        if found:
-            docker.call("network", "disconnect", "--force", NETWORK, name)
-        docker.call("network", "connect", "--ip", machine.external_ip, NETWORK, name)
+    with suppress(docker.DockerError):  # Its network may be another one of the same name.
+        docker.call("network", "disconnect", "--force", where, name)
+    docker.call("network", "connect", "--ip", machine.external_ip, where, name)
     docker.call("start", name)
+
+
+def powered_off(store: Store, key: str) -> bool:
+    """Whether it ended by its own wish: not by a reboot, nor by Docker or its host going down."""
+    packed = docker.call("cp", f"{owned.named(store, key)}:{FOLDER}/ended", "-")
+    return "poweroff" in packed
 
 
 def stop(store: Store, key: str) -> None:
     """Powers it off; its disk stays."""
-    docker.call("stop", "--time", "10", container(store, key))
+    docker.call("stop", "--time", "10", owned.named(store, key))
 
 
 def remove(store: Store, key: str) -> None:
     """Ends it, with everything that it has."""
-    docker.call("rm", "--force", "--volumes", container(store, key))
+    docker.call("rm", "--force", "--volumes", owned.named(store, key))
 
 
 def console(store: Store, key: str) -> str:
@@ -149,7 +148,7 @@ def console(store: Store, key: str) -> str:
     kept; empty where it has neither.
     """
     try:
-        return docker.call("logs", container(store, key))
+        return docker.call("logs", owned.named(store, key))
     except docker.DockerError:
         return store.value(f"console {key}")
 

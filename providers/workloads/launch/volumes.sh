@@ -17,7 +17,7 @@ device_of() {
   id=$(awk -v name="$1" '$1 == name { print $2 }' "$volume_ids" 2>/dev/null)
   [ -n "$id" ] || return 1
   found=$(lsblk -dnro NAME,SERIAL | awk -v id="${id//-/}" '$2 == id { print "/dev/" $1 }')
-  [ -b "$found" ] && echo "$found"
+  [ -e "$found" ] && readlink -f "$found"
 }
 
 is_blank() {

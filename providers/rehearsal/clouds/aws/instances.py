@@ -21,7 +21,7 @@ from providers.rehearsal.clouds.aws.state import (
     cut,
 )
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
-from providers.rehearsal.nodes import machine, mode
+from providers.rehearsal.nodes import machine, mode, network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,8 @@ def body(rows: Rows, item: Instance) -> Json:
         out["PrivateIpAddress"] = f"172.31.{item.id // 250 % 256}.{item.id % 250 + 4}"
         # EC2 gives no public address to a machine with several interfaces.
         if state in HOLDING and kept["interfaces"] == 1:
-            out["PublicIpAddress"] = f"198.19.{item.id // 250 % 250}.{item.id % 250 + 4}"
+            given = f"198.19.{item.id // 250 % 250}.{item.id % 250 + 4}"
+            out["PublicIpAddress"] = network.address(rows.store, given)
     return out
 
 

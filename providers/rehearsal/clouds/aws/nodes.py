@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.rehearsal.clouds.aws import instances, launch, machines
+from providers.rehearsal.clouds.aws import instances, launch, machines, volumes
 from providers.rehearsal.clouds.aws.state import PROVIDER, SCHEMA, Rows
 from providers.rehearsal.nodes import machine
+from providers.rehearsal.nodes.disks import Attached
 from providers.rehearsal.nodes.machine import Booted
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ def powered_off(store: Store, name: str) -> None:
                 launch.powers_off(rows, item, rows.now)
 
 
+def disks(store: Store) -> frozenset[str]:
+    """The keys of all volumes that were made on their own."""
+    store.tables(SCHEMA)
+    with store.transaction() as db:
+        return frozenset(
+            machine.key(PROVIDER, body["id"])
+            for body in volumes.everywhere(Rows(store, db, store.now()))
+        )
+
+
 def _booted(store: Store, rows: Rows, item: Instance) -> Booted:
     shown, given = instances.body(rows, item), str(item.body.get("user_data", ""))
     gpu, count = machines.gpus_of(item.machine_type)
@@ -59,4 +70,14 @@ def _booted(store: Store, rows: Rows, item: Instance) -> Booted:
         always=False,
         metadata=(("/latest/api/token", "rehearsal"), ("/latest/user-data", given)),
         busy=not any(store.is_idle(name) for name in (item.tags.get("Name", ""), item.name)),
+        disks=tuple(
+            Attached(machine.key(PROVIDER, body["id"]), f"{_LINK}{serial}", serial)
+            for body in volumes.everywhere(rows)
+            if body["instance"] == item.name
+            for serial in (body["id"].replace("-", ""),)
+        ),
     )
+
+
+_LINK = "nvme-Amazon_Elastic_Block_Store_"
+"""What udev's link to a volume begins with."""

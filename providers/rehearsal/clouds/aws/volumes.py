@@ -4,6 +4,7 @@ own refusals (EC2 API reference, 2026-11).
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.aws import filters, places, things
@@ -127,6 +128,12 @@ def delete(call: Call) -> Json:
         )
     call.rows.end_thing(thing)
     return {}
+
+
+def everywhere(rows: Rows) -> list[Json]:
+    """The bodies of the volumes of all regions."""
+    query = "SELECT body FROM aws_thing WHERE kind = ? AND (gone IS NULL OR gone > ?)"
+    return [json.loads(body) for (body,) in rows.db.execute(query, (KIND, rows.now))]
 
 
 def named(rows: Rows, region: str, name: str) -> Json:

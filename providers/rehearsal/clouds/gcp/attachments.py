@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.gcp.wire import ROOT, Json, Refusal, invalid, missing, tail
@@ -31,6 +32,15 @@ def check(rows: Rows, project: str, zone: str, given: Json, field: str, *, bulk:
                 f" '{user.removeprefix(f'{ROOT}/')}'"
             )
             raise Refusal(400, "resourceInUseByAnotherResource", text)
+
+
+def disks(rows: Rows) -> list[Json]:
+    """The disks of all projects that exist now."""
+    query = (
+        "SELECT body FROM gcp_resource WHERE kind = ? AND created <= ? AND (gone IS NULL OR gone >"
+        " ?)"
+    )
+    return [json.loads(body) for (body,) in rows.db.execute(query, (KIND, rows.now, rows.now))]
 
 
 def users(rows: Rows, body: Json) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from providers.rehearsal.clouds.gcp.state import (
     vm_number,
 )
 from providers.rehearsal.clouds.gcp.wire import ROOT, Json, stockout_error, tail, timestamp
+from providers.rehearsal.nodes.network import address
 
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.gcp.state import Rows
@@ -371,7 +372,7 @@ def _nic(rows: Rows, vm: Vm, index: int, given: Json) -> Json:
                 "name": access.get("name", "External NAT"),
                 "type": access.get("type", "ONE_TO_ONE_NAT"),
                 "networkTier": access.get("networkTier", "PREMIUM"),
-                "natIP": access.get("natIP") or networks.external_ip(vm.id),
+                "natIP": access.get("natIP") or address(rows.store, networks.external_ip(vm.id)),
             }
         ]
     return out

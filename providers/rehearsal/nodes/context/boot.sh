@@ -24,6 +24,18 @@ keys() {
   done
 }
 
+# The disks that outlive this machine: each is a file, beside the folder that it stands for.
+disks() {
+  mkdir -p /dev/disk/by-id
+  find /dev/disk/by-id -lname '/var/lib/rehearsal-disks/*' -delete
+  while read -r key link _; do
+    there=/var/lib/rehearsal-disks/$key
+    mkdir -p "$there/data"
+    [ -e "$there/disk" ] || truncate -s 1M "$there/disk"
+    ln -s "$there/disk" "/dev/disk/by-id/$link"
+  done <"$folder/disks"
+}
+
 start_up() {
   done=/var/lib/rehearsal-started
   [ -s "$folder/start-up" ] || return 0
@@ -34,10 +46,15 @@ start_up() {
 
 case "$1" in
   prepare)
+    : >"$folder/ended"
     addresses
     ssh-keygen -q -A
     keys
+    disks
     ;;
-  keys) keys ;;
+  told)
+    keys
+    disks
+    ;;
   start-up) start_up ;;
 esac
