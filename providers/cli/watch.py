@@ -18,10 +18,13 @@ from providers.cli.arguments import Parser
 from providers.errors import Problem, SpecError
 from providers.home import private
 from providers.model import duration
+from providers.remote import notice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from providers.remote.notice import Target
+    from providers.watch.news import News
     from providers.watch.rounds import Round
 
 _DESCRIPTION = (
@@ -51,6 +54,14 @@ def parser() -> Parser:
     )
     made.add_argument("--once", action="store_true", help="one round, for a scheduled pipeline")
     made.add_argument("--log", metavar="FILE", help="append one JSON line a round")
+    made.add_argument(
+        "--notify",
+        action="append",
+        default=[],
+        metavar="WHERE",
+        help="tell what is acquired, lost or failed: env:NAME or file:PATH with an address of"
+        " Apprise, or a webhook's URL; may be repeated",
+    )
     return made
 
 
@@ -72,7 +83,9 @@ def run(argv: Sequence[str]) -> int:
         )
     project = stackfile.project_folder()
     interval_s, most = _interval(options.interval), _most(options.max_buys)
+    to = notice.targets(options.notify)
     log = RoundLog(options.log)
+    from providers.watch.news import news
     from providers.watch.rounds import BUSY, FAILED, Watch
     from providers.watch.stack import Stack
 
@@ -91,18 +104,28 @@ def run(argv: Sequence[str]) -> int:
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     result, written = "", True
+    before: Round | None = None
     try:
         while not end.is_set():
             began = time.monotonic()
             found = watch.round()
             result = found.result
             written = log.write(options.stack, found)
+            for each in news(found, before) if to else ():
+                _tell(to, options.stack, each)
+            before = found
             if options.once or end.wait(max(1.0, interval_s - (time.monotonic() - began))):
                 break
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 1 if result in (FAILED, BUSY) or not written else 0
+
+
+def _tell(to: Sequence[Target], stack: str, found: News) -> None:
+    """Sends a notice; who does not take it is a line."""
+    for shown in notice.send(to, f"gpus: {stack}: {found.title}", found.text):
+        print(f"gpus: {shown} did not take the notice: {found.title}", file=sys.stderr, flush=True)
 
 
 class RoundLog:
