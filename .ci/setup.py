@@ -52,6 +52,7 @@ SERVERS = (
     ("docker-registry", "docker-registry"),
     ("openmpi-bin", "mpirun"),
     ("haproxy", "haproxy"),
+    ("chromium", "chromium"),
 )
 """Debian's packages of the real servers and tools that tests start, and a program of each."""
 

@@ -45,7 +45,7 @@ def order(
         if ask.rank == PREFERENCE
         else {}
     )
-    speeds = _speeds({offer.gpu_type for offer in offers}) if ask.rank == PERFORMANCE else {}
+    each_speed = speeds({offer.gpu_type for offer in offers}) if ask.rank == PERFORMANCE else {}
 
     def key(pair: tuple[Accepted, Offer]) -> tuple[Any, ...]:
         item, offer = pair
@@ -70,7 +70,7 @@ def order(
             return (hours is None, (hours or 1.0) * item.micro_usd, by_choice)
         if ask.rank == PERFORMANCE:
             return (
-                -speeds[offer.gpu_type] * offer.gpu_count / (item.node_micro_usd or FREE),
+                -each_speed[offer.gpu_type] * offer.gpu_count / (item.node_micro_usd or FREE),
                 item.micro_usd,
                 by_choice,
             )
@@ -105,7 +105,7 @@ def _worth(
     if micro_usd is None:
         return None
     if ask.rank == PERFORMANCE:
-        speed = _speeds({place.gpu_type})[place.gpu_type]
+        speed = speeds({place.gpu_type})[place.gpu_type]
         return speed * place.gpu_count * place.nodes / (micro_usd or FREE)
     if ask.rank == JOB_COST and fits is not None and ranked.entry < len(ask.entries):
         hours = fits(ask.entries[ranked.entry], place.gpu_type, place.gpu_count).job_hours
@@ -113,7 +113,7 @@ def _worth(
     return None if ask.rank == JOB_COST else -float(micro_usd)
 
 
-def _speeds(types: Iterable[str]) -> dict[str, float]:
+def speeds(types: Iterable[str]) -> dict[str, float]:
     """TFLOPS that one GPU of each type achieves in bf16, else in what it has instead; 0 where no
     source says, so that it ranks last.
     """

@@ -145,7 +145,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
     def offers_for(self, ask: Ask) -> Sequence[Offer]:
         """The same for the counts that are asked for; for several nodes, all machines together."""
         counts = {entry.gpu_count for entry in ask.entries}
-        nodes = {entry.nodes for entry in ask.entries}
+        nodes = {entry.nodes for entry in ask.entries} or {1}  # all that is for sale is asked
         section = ask.options.get(PROVIDER) or {}
         return self._listed(section, counts, alone=1 in nodes, together=max(nodes) > 1)
 

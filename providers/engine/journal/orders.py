@@ -45,6 +45,8 @@ class OrderRow(NamedTuple):
     detail: str
     created_at: float
     account: Account | None = None
+    updated_at: float = 0.0
+    """When its state last changed."""
 
 
 def intend(
@@ -228,8 +230,8 @@ def find(
     """The orders in these states, oldest first."""
     query = (
         "SELECT intent, provider, state, ticket, native_ids, micro_usd, detail, created_at,"
-        " generation FROM orders WHERE world = ? AND owner = ? AND (? IS NULL OR cluster = ?)"
-        " AND (? IS NULL OR generation = ?) ORDER BY rowid"
+        " generation, updated_at FROM orders WHERE world = ? AND owner = ? AND (? IS NULL OR"
+        " cluster = ?) AND (? IS NULL OR generation = ?) ORDER BY rowid"
     )
     with journal.read() as db:
         rows = db.execute(
@@ -248,7 +250,7 @@ def _set(journal: Database, token: str, now: float, **values: Any) -> None:
 
 
 def _row(row: Sequence[Any]) -> OrderRow:
-    intent, provider, state, ticket, ids, price, detail, created, generation = row
+    intent, provider, state, ticket, ids, price, detail, created, generation, updated = row
     raw = json.loads(intent)
     order = order_in(raw)
     order = order._replace(label=order.label._replace(generation=generation))
@@ -264,4 +266,5 @@ def _row(row: Sequence[Any]) -> OrderRow:
         detail,
         created,
         account_in(raw.get("account")),
+        updated,
     )
