@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+MEASURED = "; `gpus accept` measures it"
+
 
 class Fabric(NamedTuple):
     """The network beside TCP that a machine type has between its nodes.
 
-    Without a `name` nobody says whether there is one. `gbit_s` is one node's rate in one direction;
-    0 where no figure is known. `missing` says why it is not there in this case, `needs` what an
-    image of the user's own must bring for it.
+    Without a `name` nobody says whether there is one, and `missing` why. `gbit_s` is one node's
+    rate in one direction; 0 where no figure is known. Else `missing` says why it is not there in
+    this case, and `needs` what an image of the user's own must bring for it.
     """
 
     name: str = ""
@@ -27,7 +29,11 @@ class Fabric(NamedTuple):
 
     def __str__(self) -> str:
         if not self.name:
-            return "not known; `gpus accept` measures it"
+            return (
+                f"not known: {self.missing}"
+                if self.missing
+                else "not known; `gpus accept` measures it"
+            )
         if self.missing:
             return f"TCP only: {self.missing}"
         rate = f" {self.gbit_s} Gbit/s" if self.gbit_s else ""

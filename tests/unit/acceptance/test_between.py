@@ -148,6 +148,7 @@ def test_the_first_machine_tells_an_id_and_nothing_else() -> None:
     [
         (None, "between nodes: TCP only"),
         (Fabric(), "between nodes: not known; `gpus accept` measures it"),
+        (Fabric(missing="why"), "between nodes: not known: why"),
         (EFA, "between nodes: EFA 3200 Gbit/s"),
         (Fabric("EFA"), "between nodes: EFA"),
         (Fabric("EFA", 400, missing="why"), "between nodes: TCP only: why"),

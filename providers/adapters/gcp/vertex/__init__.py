@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Programs
 from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.model.capability import Capabilities
+from providers.model.fabric import Fabric
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from providers.model.host import Host
     from providers.model.machine import Setup
     from providers.model.offer import Candidate, Offer
+    from providers.model.placement import Placement
     from providers.model.workload import Program
     from providers.model.worlds import RehearsedCloud
 
@@ -123,6 +125,11 @@ def host_of(_machine_type: str, section: Mapping[str, object]) -> Host:
     return known(section)
 
 
+def fabric_of(_placed: Placement, _setup: Setup) -> Fabric:
+    """What is between the machines of a job: Google does not say, and nobody can measure it."""
+    return Fabric(missing="Vertex AI does not say, and nobody can log in there")
+
+
 MANIFEST = Manifest(
     name=NAME,
     capabilities=CAPABILITIES,
@@ -132,6 +139,6 @@ MANIFEST = Manifest(
         environment=("GPUS_VERTEX_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"), settings=("project",)
     ),
     pricing=Pricing(notes=notes_for, derived=("gcp", derived)),
-    limits=Limits(fits=fits, host=host_of),
+    limits=Limits(fits=fits, host=host_of, fabric=fabric_of),
     programs=Programs(runs=runs),
 )
