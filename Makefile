@@ -35,7 +35,7 @@ style:
 
 docs: ## the documentation as a site in build/docs; a link that leads nowhere fails
 	@$(PYTHON) .ci/setup.py --development
-	@$(ACTIVATE) && NO_MKDOCS_2_WARNING=1 mkdocs build --strict && echo "open build/docs/index.html"
+	@$(ACTIVATE) && python -m docs.generate && NO_MKDOCS_2_WARNING=1 mkdocs build --strict && echo "open build/docs/index.html"
 
 types:
 	@$(ACTIVATE) && mypy

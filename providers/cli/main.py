@@ -261,14 +261,18 @@ def _memory_parser(commands: Any) -> None:
     memory.add_memory(commands)
 
 
-def _completion(options: argparse.Namespace) -> int:
-    from providers.cli import completion, rehearse, size, watch
+def every() -> Parser:
+    """The parser of every command, also of those that read their own arguments."""
+    from providers.cli import rehearse, size, watch
 
-    def every() -> Parser:
-        parser = _parser()
-        for name, module in (("rehearse", rehearse), ("size", size), ("watch", watch)):
-            parser.commands[name] = module.parser()
-        return parser
+    parser = _parser()
+    for name, module in (("rehearse", rehearse), ("size", size), ("watch", watch)):
+        parser.commands[name] = module.parser()
+    return parser
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from providers.cli import completion
 
     return completion.run_completion(options, every)
 

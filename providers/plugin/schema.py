@@ -230,7 +230,10 @@ CLUSTER_INPUTS: dict[str, Any] = {
 CLUSTER_OUTPUTS: dict[str, Any] = {
     "schema": _described(_INTEGER, "The version of these outputs: 1."),
     "world": _WORLD,
-    "status": _described(_STRING, "`running`, `queued`, `degraded`, `preempted`, `ended` ..."),
+    "status": _described(
+        _STRING,
+        "`running`, `queued`, `degraded`, `preempted`, `ended`, `failed`, `stopped`, `gone` ...",
+    ),
     "detail": _described(
         _STRING,
         "What is known of the status beyond its name: `outbid`, which machines of several are lost,"
@@ -248,8 +251,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     ),
     "price_usd_per_hour": _described(
         _NUMBER,
-        "All nodes, at launch; what is stopped or ended costs less or nothing. Absent when no"
-        " source had a price.",
+        "All nodes, at launch. It stays when the machine has ended or is stopped, which costs less"
+        " or nothing; the overview of a stack then leaves it out. Absent when no source had a"
+        " price.",
     ),
     "price_as_of": _described(_STRING, "The price's date."),
     "price_source": _described(_STRING, "Where the price comes from."),
@@ -259,8 +263,9 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     ),
     "ssh": _described(
         _STRING,
-        "The line that logs you in, to the first machine of several, or shows what a job or a"
-        " service prints. Empty while there is none.",
+        "A line that works: it logs you in, to the first machine of several, or shows what a job"
+        " or a service prints; of the provider's own tool where plain ssh does not get there."
+        " Empty while there is none.",
     ),
     "endpoints": _described(
         _listed(_STRING),

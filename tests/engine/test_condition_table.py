@@ -1,7 +1,6 @@
 """The condition table: every condition has its row, every observation its condition."""
 
 from itertools import combinations_with_replacement, product
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from providers.engine.reconcile.condition import Condition, classify, condition_
 from providers.engine.reconcile.observe import Observation
 from providers.engine.reconcile.on_preview import DiffCase, PreviewCase
 from providers.engine.reconcile.status import REPLACE_ALL, REPLACE_NODE, REPORT
-from providers.engine.reconcile.steps import STEPS, as_markdown
+from providers.engine.reconcile.steps import STEPS
 from providers.engine.record import DEGRADED, UNSETTLED, ClusterRecord
 from providers.model.machine import (
     DRIFTED,
@@ -29,7 +28,6 @@ from providers.model.machine import (
 )
 from providers.model.placement import Placement, Price
 
-DOCS = Path(__file__).parents[2] / "docs/reference/edits.md"
 STATUSES = (
     *(PENDING, QUEUED, STARTING, RUNNING, STOPPING, STOPPED, ENDED, FAILED, PREEMPTED, GONE),
     DRIFTED,
@@ -228,8 +226,3 @@ def test_diff_replaces_only_what_was_taken_back_or_no_longer_serves(policy, stop
     assert not replaces(C.DRIFTED, changed, True)
     rest = set(Condition) - {C.PREEMPTED, C.DRIFTED}
     assert not [condition for condition in rest if replaces(condition, record(), False)]
-
-
-def test_docs_hold_the_table() -> None:
-    """`docs/reference/edits.md` has what `steps.as_markdown()` prints."""
-    assert as_markdown() in DOCS.read_text(encoding="utf-8")
