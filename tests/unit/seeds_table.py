@@ -33,7 +33,7 @@ verdict and the reason. It is made by `python -m tests.unit.seeds_table` and che
 The last column names what said so. `sizing` is what `gpus size` computes: GiB on each GPU, 8,192
 tokens of context and one sequence where nothing else is named. `documentation` is a program's own,
 with the date it was read or is remembered; no test of ours can run that program. Advice without a
-claim, and links, have no row.
+claim, and links, have no row. A document on accelerators has [its own page](accelerators.md).
 """
 
 
