@@ -46,6 +46,7 @@ for address, gpus in sorted(ray.get(asked)):
 print("GPUs in all", int(ray.cluster_resources()["GPU"]), flush=True)
 raise SystemExit(int(os.environ.get("ENDS_WITH", "0")))
 """
+SHOWN = Path(__file__).parents[2] / "stacks" / "ray_gpus.py"
 LEADER, OTHER = "127.0.0.2", "127.0.0.3"
 MARK = "TESTED_RAY_OF"
 
@@ -107,8 +108,17 @@ def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, ano
     """
     made = program(
         Workload(
-            (Task(launcher="ray", command="python3 ~/work.py", env=(("ENDS_WITH", "3"),)),),
-            files=(("~/work.py", packed(WORK.encode())),),
+            (
+                Task(
+                    launcher="ray",
+                    command="python3 ~/ray_gpus.py && python3 ~/work.py",
+                    env=(("ENDS_WITH", "3"),),
+                ),
+            ),
+            files=(
+                ("~/work.py", packed(WORK.encode())),
+                ("~/ray_gpus.py", packed(SHOWN.read_bytes())),
+            ),
         ),
         "job",
         "H100",
@@ -120,6 +130,7 @@ def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, ano
     with machines(tmp_path, (LEADER, OTHER), Path(present(RAY)).parent) as (leader, worker):
         for each in (leader, worker):
             with_ray(each)
+            each.tool("nvidia-smi", "echo a card")
             each.hand("peers", f"{LEADER}\n{OTHER}\n")
         try:
             started = [each.begin(script(made), RAY_TMPDIR=str(short)) for each in (worker, leader)]
@@ -138,6 +149,8 @@ def test_two_machines_become_one_cluster_and_both_end_with_the_job(tmp_path, ano
             (OTHER, "1"),
         ]
         assert "GPUs in all 4" in leader.log
+        assert "2 nodes, 4 GPUs" in leader.log, "what stacks/ray_gpus.py says"
+        assert len(re.findall(r"GPU \d: a card$", leader.log, re.MULTILINE)) == 4
         assert another_ray.poll() is None
 
 

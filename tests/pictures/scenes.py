@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from tests.pictures.terminal import picture, shown
-from tests.plugin.conftest import BIN, Project
+from tests.plugin.conftest import BIN
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.plugin.conftest import Project
 
 STACK = "train-h100x8"
 _TOKEN = re.compile(r"-[0-9a-f]{8}-(?=\d)")
 
 
-def drawn(folder: Path) -> dict[str, str]:
-    """Every picture by the name of its file, from runs in that folder."""
-    project = Project(folder, STACK)
+def drawn(project: Project) -> dict[str, str]:
+    """Every picture by the name of its file, from runs of a project where nothing ran before."""
+    folder = project.folder
     plan = shown([str(BIN / "gpus"), "plan", "-s", STACK], folder, project.env)
     up = shown(
         project.command("up", "-s", STACK, "--yes", "--skip-preview", "--color", "always"),

@@ -1,12 +1,16 @@
-"""The README's pictures: they stand by themselves, are said in words too, and are still true."""
+"""What `make pictures` makes: pictures that stand by themselves and are said in words too, and
+figures that are still true.
+"""
 
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
+from tests.pictures import cookbook
 from tests.pictures.__main__ import PICTURES
-from tests.pictures.scenes import drawn
+from tests.pictures.scenes import STACK, drawn
+from tests.plugin.conftest import Project
 
 README = PICTURES.parents[1] / "README.md"
 DRAWN = ["fallback.svg", "preview.svg"]
@@ -43,6 +47,8 @@ def test_the_readme_says_in_words_what_its_pictures_show() -> None:
 
 @pytest.mark.long
 def test_the_pictures_are_what_the_commands_show_today(tmp_path) -> None:
-    """`make pictures` would change nothing."""
-    for name, text in drawn(tmp_path).items():
+    """`make pictures` would change nothing, neither pictures nor the prices of the cookbook."""
+    project, page = Project(tmp_path, STACK), cookbook.PAGE.read_text()
+    assert cookbook.priced(page, project.plan) == page, "run `make pictures`"
+    for name, text in drawn(project).items():
         assert (PICTURES / name).read_text() == text, "run `make pictures`"

@@ -163,6 +163,9 @@ class Project:
         assert (done.returncode, "Traceback" in said) == (code, False), said
         return said
 
+    def plan(self, stack: str) -> str:
+        return self.gpus("plan", "-s", stack)
+
     def rehearse(self, *words: str) -> str:
         return self.gpus("rehearse", *words)
 
