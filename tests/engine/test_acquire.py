@@ -152,8 +152,10 @@ def test_block_is_kept_grows_and_is_cleared_by_success(lab) -> None:
     world = lab.world()
     scope, now = Scope("alpha", "north", "north-a", capacity="spot"), lab.clock.now()
     assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 600
-    assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 1200
-    assert world.journal.block("rehearsal", scope, 600, "sold out", now).until == now + 2400
+    for hours, minutes in ((2, 10), (4, 16.8), (8, 33.6), (13, 54.6), (18, 60)):
+        at = now + hours * 3_600
+        block = world.journal.block("rehearsal", scope, 600, "sold out", at)
+        assert block.until - at == pytest.approx(60 * minutes)
     assert run(operations.create(world, wanted(), "g1")).placement.zone == "north-b"
     world.journal.clear("rehearsal", lab.offers.offer(0))
     assert world.journal.blocks("rehearsal") == ()

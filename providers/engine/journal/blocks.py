@@ -1,8 +1,8 @@
 """Blocks: places that were refused lately, and for how long they are left alone.
 
-Blocks grow: a scope that is refused again within `MEMORY_S` is left alone twice as long as the last
-time, up to an hour (or its own time if that is longer). A success there clears it, because
-stockouts last hours but end without notice.
+Blocks grow with how long a scope has been refused without a success: it is left alone for a small
+part of that, so that whoever waits is on average half that part late, and asks seldom. A success
+there clears it, because stockouts last hours but end without notice.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.model.place import Placed
 
+SHARE = 0.07
 GROWN_MAX_S = 3_600.0
 MEMORY_S = 6 * 3_600.0
 
@@ -35,20 +36,22 @@ def find(journal: Database, world: str) -> tuple[Block, ...]:
 def block(
     journal: Database, world: str, scope: Scope, seconds: float, reason: str, now: float
 ) -> Block:
-    """Leaves a scope alone for that long, longer when it was refused before; returns the block."""
+    """Leaves a scope alone for that long, or for `SHARE` of the time since it was first refused, up
+    to an hour, if that is longer; returns the block.
+    """
     where = (world, *scope)
     match = (
         "(world, provider, region, zone, machine_type, gpu_type, capacity) = (?, ?, ?, ?, ?, ?, ?)"
     )
     with journal.change() as db:
-        row = db.execute(f"SELECT times, at, until FROM blocks WHERE {match}", where).fetchone()  # noqa: S608
-        times = row[0] + 1 if row is not None and now - row[1] <= MEMORY_S else 1
-        until = now + min(seconds * 2 ** min(times - 1, 16), max(seconds, GROWN_MAX_S))
+        row = db.execute(f"SELECT since, at, until FROM blocks WHERE {match}", where).fetchone()  # noqa: S608
+        since = row[0] if row is not None and now - row[1] <= MEMORY_S else now
+        until = now + max(seconds, min(SHARE * (now - since), GROWN_MAX_S))
         if row is not None:
             until = max(until, row[2])
         db.execute(
             "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*where, until, reason, times, now),
+            (*where, until, reason, since, now),
         )
         db.execute("DELETE FROM blocks WHERE world = ? AND until < ?", (world, now - MEMORY_S))
     return Block(scope, until, reason)

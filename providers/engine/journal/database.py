@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 10.0
 """How long a process waits for another one that is writing."""
-_VERSION = 5
+_VERSION = 6
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -33,7 +33,7 @@ CREATE INDEX IF NOT EXISTS orders_of ON orders (world, owner, cluster);
 CREATE TABLE IF NOT EXISTS blocks (
     world TEXT NOT NULL, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL,
   machine_type TEXT NOT NULL, gpu_type TEXT NOT NULL,
-    capacity TEXT NOT NULL, until REAL NOT NULL, reason TEXT NOT NULL, times INTEGER NOT NULL, at
+    capacity TEXT NOT NULL, until REAL NOT NULL, reason TEXT NOT NULL, since REAL NOT NULL, at
   REAL NOT NULL,
   PRIMARY KEY (world, provider, region, zone, machine_type, gpu_type, capacity));
 CREATE TABLE IF NOT EXISTS closures (
@@ -147,8 +147,11 @@ class Database:
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Makes the tables that are not there yet."""
+    """Makes the tables that are not there yet. Blocks of an older form are forgotten."""
     db.execute("BEGIN IMMEDIATE")
+    columns = [row[1] for row in db.execute("PRAGMA table_info(blocks)")]
+    if columns and "since" not in columns:
+        db.execute("DROP TABLE blocks")
     for statement in _SCHEMA.split(";"):
         if statement.strip():
             db.execute(statement)
