@@ -240,6 +240,11 @@ def healthy(kind: str) -> tuple[str, ...]:
     return (*HEALTHY, *DONE) if kind == "job" else HEALTHY
 
 
+def ended_itself(node: Node, kind: str) -> bool:
+    """Whether it is a job's and is gone because that is done."""
+    return kind == "job" and node.ended
+
+
 def works(record: ClusterRecord) -> bool:
     """True where a start-up script of ours runs what it is for."""
     return bool(dict(record.applied).get(WORK))

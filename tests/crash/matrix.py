@@ -24,14 +24,18 @@ from typing import TYPE_CHECKING
 
 from pebble import ProcessPool
 
-from tests.crash.point import CLOUDS, Point, Result
+from tests.crash.point import CLOUDS, OWN, Point, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 PARTS = {
     part: module
-    for part, module in {"a": "tests.crash.kills", "b": "tests.crash.replies"}.items()
+    for part, module in {
+        "a": "tests.crash.kills",
+        "b": "tests.crash.replies",
+        "c": "tests.crash.own",
+    }.items()
     if find_spec(module)
 }
 SEED = 1
@@ -146,7 +150,7 @@ def main(words: Sequence[str] | None = None) -> int:
         description="Runs points of the crash matrix; the last line is their sum.",
     )
     parser.add_argument("--part", choices=sorted(PARTS), help="one part alone")
-    parser.add_argument("--cloud", choices=CLOUDS, help="one cloud alone")
+    parser.add_argument("--cloud", choices=(*CLOUDS, OWN), help="one cloud alone")
     parser.add_argument(
         "--points", type=int, default=0, metavar="N", help="a sample of N points (default: all)"
     )

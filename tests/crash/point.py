@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CLOUDS = ("gcp", "aws", "modal", "clore")
+OWN = "ssh"
+"""Machines of one's own, of part c."""
 FOREVER = 1e15
 OWNER, CLUSTER, GENERATION = "gpus-owner", "gpus-cluster", "gpus-generation"
 
 
 class Point(NamedTuple):
-    """One experiment. `part` is a or b; `name` is unique within part and cloud, and begins with the
+    """One experiment. `part` is a, b or c; `name` is unique within part and cloud, and begins with the
     step (`up/...`, `replace/...`).
 
     Everything that is left to chance in it comes from `seed`.

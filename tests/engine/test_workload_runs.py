@@ -120,7 +120,14 @@ def test_the_end_of_a_jobs_leader_is_that_of_all(rig, monkeypatch, said, status,
     monkeypatch.setattr(progress, "word", word)
     preempted = other._replace(status="preempted")
     for seen, then in ((other, (status, detail)), (preempted, ("preempted", other.detail))):
-        looked = progress.seen(lab.world, lab.world.adapter("gcp"), record, (leader, seen), None)
+        looked = progress.seen(
+            lab.world,
+            lab.world.adapter("gcp"),
+            record.kind,
+            dict(record.applied)["work"],
+            (leader, seen),
+            None,
+        )
         first, second = asyncio.run(looked)
         assert (first.status, first.detail) == (status, detail)
         assert (second.status, second.detail) == then

@@ -18,10 +18,13 @@ import pytest
 
 SSHD = shutil.which("sshd", path=f"/usr/sbin:/usr/local/sbin:/sbin:{os.environ.get('PATH', '')}")
 SMI = """#!/bin/sh
+cards="0 1"
+[ "$1" != -i ] || cards=$(echo "$2" | sed "s/GPU-{name}-//g; s/,/ /g")
 case "$*" in
   *--query-compute-apps*) cat {folder}/used ;;
-  *--query-gpu=name,memory.total*) for n in 0 1; do echo "NVIDIA GeForce RTX 4090, 24564 MiB"; done ;;
-  *) for n in 0 1; do echo "$n, GPU-{name}-$n, 24564, 570.00, NVIDIA GeForce RTX 4090"; done ;;
+  *--query-gpu=name,memory.total*)
+    for n in $cards; do echo "NVIDIA GeForce RTX 4090, 24564 MiB"; done ;;
+  *) for n in $cards; do echo "$n, GPU-{name}-$n, 24564, 570.00, NVIDIA GeForce RTX 4090"; done ;;
 esac
 """
 AWS = """#!/bin/bash
@@ -58,9 +61,18 @@ print("train: done", flush=True)
 
 
 class Box:
-    """One machine. `root` is where its leases are."""
+    """One machine. `root` is where its leases are, `shell` what runs a login's command."""
 
-    def __init__(self, folder: Path, name: str, address: str, port: int, bucket: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        address: str,
+        port: int,
+        bucket: Path,
+        shell: str = 'sh -c "$SSH_ORIGINAL_COMMAND"',
+    ) -> None:
+        self.shell = shell
         self.folder, self.name, self.address, self.port = folder / name, name, address, port
         self.root, self.tools, self.boots = self.folder / "agent", self.folder / "bin", 0
         self.tools.mkdir(parents=True)
@@ -89,7 +101,7 @@ class Box:
         # After what the login's own shell makes of PATH.
         command = (
             f"env GPUS_AGENT_ROOT={self.root} GPUS_BOOT_ID={self.name}-{self.boots}"
-            f' PATH={self.tools}:{os.environ["PATH"]} sh -c "$SSH_ORIGINAL_COMMAND"'
+            f" PATH={self.tools}:{os.environ['PATH']} {self.shell}"
         )
         words = {
             "ListenAddress": self.address,

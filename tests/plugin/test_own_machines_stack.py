@@ -122,3 +122,19 @@ def test_a_trial_on_an_own_machine_finds_its_secrets_and_leaves_nothing(stack, b
     assert f"{len('kept-secret')} {boxes[0].root}" in said, said
     assert "kept-secret" not in said
     assert [box.leases for box in boxes] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "detail"),
+    [("true", "ended", "exit code 0"), ("false", "failed", "exit code 1")],
+)
+def test_a_job_that_ends_at_once_was_run_once(stack, boxes, command, status, detail) -> None:
+    """It has given its cards back before anybody looks: that is its end, not a wrong delivery."""
+    stack.edit("        launcher: torchrun\n", "")
+    stack.edit("command: train.py --epochs 3", f"command: echo here && {command}")
+    stack.edit("      nodes: 2\n", "")
+    stack.up()
+    outputs = stack.cluster()["outputs"]
+    assert (outputs["status"], outputs["detail"]) == (status, detail), outputs
+    assert sum(box.log.count("here\n") for box in boxes) == 1
+    stack.destroy()

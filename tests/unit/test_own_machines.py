@@ -28,7 +28,7 @@ from providers.model.ask import Ask, Choice
 from providers.model.capability import Capabilities
 from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Label, Order, Setup
 from providers.model.offer import Candidate, Offer
-from providers.model.workload import Process, Program
+from providers.model.workload import Mount, Process, Program, Task, Workload
 from providers.planner import plan
 from providers.workloads.launch.start_script import script
 from tests.unit.own_machine_rig import LOCAL, here, running, until
@@ -301,3 +301,23 @@ def test_a_container_gets_the_cards_of_its_lease_and_its_label(here, tmp_path) -
     calls = (tmp_path / "calls").read_text()
     words = ["run", "--label", "gpus.lease=token-docker", "--gpus", '"device=GPU-0"', "an image"]
     assert "\n".join([*words, "--gpus-x"]) in calls
+
+
+def test_what_a_user_lacks_on_a_machine_is_told_before_anything_is_taken(here, tmp_path) -> None:
+    """Of what a workload needs there, the first that is missing, with what to do."""
+    for tool, code in (("docker", 1), ("gcsfuse", 0)):
+        (tmp_path / "bin" / tool).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / "bin" / tool).chmod(0o755)
+    plain = Ask((Choice("RTX-4090", 1),))
+    assert [each.restriction for each in here.adapter().offers_for(plain)] == [""]
+    (refused,) = here.adapter().offers_for(plain._replace(image="python:3"))
+    assert "has not Docker, which an image needs; add the user to the group docker" in (
+        refused.restriction
+    )
+    mounted = Workload((Task(command="true"),), mounts=(Mount("/data", "gs://b"),))
+    assert here.adapter().offers_for(plain._replace(workload=mounted))[0].restriction == ""
+    mounted = mounted._replace(mounts=(Mount("/data", "s3://b"),))
+    (refused,) = here.adapter().offers_for(plain._replace(workload=mounted))
+    assert "mount-s3, by which s3:// is mounted; install it there" in refused.restriction
+    (line,) = here.adapter().check()
+    assert "is without docker, mount-s3" in line.found

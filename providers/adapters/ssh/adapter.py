@@ -140,17 +140,22 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
     def offers(self) -> Sequence[Offer]:
         """Every machine's cards, for usual counts. One call a machine, all at once."""
-        return self._listed({}, (), alone=True, together=False)
+        return self._listed({}, (), (), alone=True, together=False)
 
     def offers_for(self, ask: Ask) -> Sequence[Offer]:
         """The same for the counts that are asked for; for several nodes, all machines together."""
         counts = {entry.gpu_count for entry in ask.entries}
         nodes = {entry.nodes for entry in ask.entries} or {1}  # all that is for sale is asked
         section = ask.options.get(PROVIDER) or {}
-        return self._listed(section, counts, alone=1 in nodes, together=max(nodes) > 1)
+        together = max(nodes) > 1
+        return self._listed(section, counts, offers.needs(ask), alone=1 in nodes, together=together)
 
     def _listed(
-        self, section: Mapping[str, object], counts: Sequence[int] | set[int], **how: bool
+        self,
+        section: Mapping[str, object],
+        counts: Sequence[int] | set[int],
+        needed: Sequence[str],
+        **how: bool,
     ) -> Sequence[Offer]:
         if self._inventory is None:
             return ()
@@ -164,7 +169,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         self._remarks = tuple(filter(None, said))
         day = time.strftime("%Y-%m-%d", time.gmtime(self._now()))
         looks = [each for each in found if isinstance(each, offers.Look)]
-        return offers.listed(looks, day, counts, **how)
+        return offers.listed(looks, day, counts, needed, **how)
 
     def check(self) -> Sequence[CheckLine]:
         """One line a machine: its cards, or what is in the way. Reads."""
@@ -189,7 +194,10 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
                 "" if machine.micro_usd is not None else "say usd_per_gpu_hour: without, not used"
             )
             price = offers.lacking(machine, facts) or price
-            lines.append(CheckLine(PROVIDER, machine.name, "ok", shown or "no cards", price))
+            absent = [tool for tool in offers.TOOLS if tool not in facts.tools]
+            shown = shown or "no cards"
+            shown += f"; {facts.user} is without {', '.join(absent)}" if absent else ""
+            lines.append(CheckLine(PROVIDER, machine.name, "ok", shown, price))
         return lines
 
     def group(self, candidates: Sequence[Candidate]) -> int:

@@ -70,13 +70,16 @@ class Lease(NamedTuple):
 
 class Facts(NamedTuple):
     """What a machine told. `used` are the cards on which something runs without a lease; `over` is
-    (token, why) of a lease that is no more.
+    (token, why) of a lease that is no more. `tools` is what its `user` may use there beside the
+    cards.
     """
 
     cards: tuple[Card, ...] = ()
     used: frozenset[str] = frozenset()
     leases: tuple[Lease, ...] = ()
     over: tuple[str, str] = ("", "")
+    user: str = ""
+    tools: frozenset[str] = frozenset()
 
     def lease(self, token: str) -> Lease | None:
         """The lease of this token."""
@@ -160,6 +163,8 @@ def read(lines: Sequence[str]) -> Facts:
     """What the lines of an answer say."""
     cards: list[Card] = []
     used: set[str] = set()
+    tools: set[str] = set()
+    user = ""
     leases: list[Lease] = []
     over = ("", "")
     for line in lines:
@@ -172,13 +177,17 @@ def read(lines: Sequence[str]) -> Facts:
             cards += [card] if card is not None else []
         elif word == "used":
             used.add(rest.strip())
+        elif word == "tool":
+            tools.add(rest)
+        elif word == "user":
+            user = rest
         elif word == "lease":
             token, _, state = rest.partition(" ")
             leases.append(Lease(token, state, {}))
         elif word == "over":
             token, _, why = rest.partition(" ")
             over = (token, why)
-    return Facts(tuple(cards), frozenset(used), tuple(leases), over)
+    return Facts(tuple(cards), frozenset(used), tuple(leases), over, user, frozenset(tools))
 
 
 def _card(text: str) -> Card | None:

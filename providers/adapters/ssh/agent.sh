@@ -155,6 +155,22 @@ ask_use() {
     finish no-driver
 }
 
+# What whoever logs in may use there; a stand-in has all of it.
+tell_tools() {
+  echo "user $(id -un 2>/dev/null || id -u)"
+  for tool in gcsfuse mount-s3 rsync; do
+    ! { played || command -v "$tool" >/dev/null; } || echo "tool $tool"
+  done
+  ! { played || [ -n "$docker" ]; } || echo "tool docker"
+  ! { played || [ "$(id -u)" = 0 ] || grep -qs '^ *user_allow_other' /etc/fuse.conf; } ||
+    echo "tool allow-other"
+}
+
+ask_docker() {
+  played || ! command -v docker >/dev/null ||
+    docker=$(within 10 docker version -f '{{.Server.Version}}')
+}
+
 tell_cards() {
   echo "$found" | sed 's/^/card /'
   in_use | sed 's/^/used /'
@@ -359,7 +375,8 @@ main() {
   exec 9<"$root" || finish no-right
   [ "$verb" != keep ] || { keep; exit 0; }
   # Not under the lock: a driver may be slow, and so may be who reads a log.
-  [ "$verb" != facts ] || ask_cards
+  docker=''
+  [ "$verb" != facts ] || { ask_cards; ask_docker; }
   [ "$verb" != log ] || { tell_log; finish ok; }
   # Who asks from elsewhere asks again; what ends its own lease would not.
   patience=15
@@ -373,6 +390,7 @@ main() {
   case "$verb" in
     facts)
       tell_cards
+      tell_tools
       tell_leases
       ;;
     look) tell_leases ;;

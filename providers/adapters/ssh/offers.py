@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.ssh.agent import Card, Facts
     from providers.adapters.ssh.inventory import Machine
+    from providers.model.ask import Ask
 
 REGION = "own"
 TOGETHER = "own-machines"
@@ -61,6 +62,51 @@ def free(machine: Machine, facts: Facts, gpu_type: str) -> tuple[str, ...]:
     )
 
 
+TOOLS = {
+    "docker": (
+        "Docker, which an image needs",
+        "add the user to the group docker there, or run Docker rootless",
+    ),
+    "gcsfuse": ("gcsfuse, by which gs:// is mounted", "install it there"),
+    "mount-s3": ("mount-s3, by which s3:// is mounted", "install it there"),
+    "allow-other": (
+        "leave to show a mount to Docker",
+        "put user_allow_other into /etc/fuse.conf there",
+    ),
+    "rsync": ("rsync, by which a folder is sent", "install it there"),
+}
+"""What a workload may need of a machine beside its cards: what that is, and how to get it. Nothing
+is installed on a machine of one's own.
+"""
+
+
+def needs(ask: Ask) -> tuple[str, ...]:
+    """Which of those a declaration needs."""
+    workload = ask.workload
+    image = ask.image or (workload.image if workload is not None else "")
+    schemes = {each.scheme for each in workload.mounts} if workload is not None else set()
+    return tuple(
+        tool
+        for tool, needed in {
+            "docker": image,
+            "gcsfuse": "gs" in schemes,
+            "mount-s3": "s3" in schemes,
+            "allow-other": image and schemes,
+            "rsync": workload is not None and workload.workdir,
+        }.items()
+        if needed
+    )
+
+
+def without(facts: Facts, needed: Sequence[str]) -> str:
+    """What of that its user does not have there, with what to do; empty for nothing."""
+    missing = next((tool for tool in needed if tool not in facts.tools), "")
+    if not missing:
+        return ""
+    what, todo = TOOLS[missing]
+    return f"{facts.user or 'its user'} has not {what}; {todo}"
+
+
 def fits(machine: Machine, section: Mapping[str, object]) -> bool:
     """Whether the options let this machine be used."""
     names, labels = section.get("machines"), section.get("labels")
@@ -73,12 +119,20 @@ def fits(machine: Machine, section: Mapping[str, object]) -> bool:
 
 
 def listed(
-    looks: Sequence[Look], day: str, counts: Collection[int], *, alone: bool, together: bool
+    looks: Sequence[Look],
+    day: str,
+    counts: Collection[int],
+    needed: Sequence[str],
+    *,
+    alone: bool,
+    together: bool,
 ) -> list[Offer]:
-    """The offers, for so many cards a node: of each machine `alone`, and of all `together`."""
+    """The offers, for so many cards a node and what is `needed` there: of each machine `alone`, and
+    of all `together`.
+    """
     found: list[Offer] = []
     shared: dict[tuple[str, int], Offer] = {}
-    for offer in _each(looks, day, counts):
+    for offer in _each(looks, day, counts, needed):
         if alone:
             found.append(offer)
         if not together or offer.restriction:
@@ -95,18 +149,20 @@ def listed(
     return [*found, *shared.values()]
 
 
-def _each(looks: Sequence[Look], day: str, counts: Collection[int]) -> Iterator[Offer]:
+def _each(
+    looks: Sequence[Look], day: str, counts: Collection[int], needed: Sequence[str]
+) -> Iterator[Offer]:
     for machine, facts, _ in looks:
         if facts is None:
             continue
-        cards = usable(machine, facts)
+        cards, lacks = usable(machine, facts), without(facts, needed)
         for gpu_type in sorted({card.model for card in cards if card.model}):
             own = [card for card in cards if card.model == gpu_type]
             left = len(free(machine, facts, gpu_type))
             for count in sorted(counts or {*(1 << n for n in range(5)), len(own)}):
                 if count > len(own):
                     continue
-                why = f"{left} of its {len(own)} {gpu_type} are free" if left < count else ""
+                why = f"{left} of its {len(own)} {gpu_type} are free" if left < count else lacks
                 yield Offer(
                     PROVIDER,
                     REGION,

@@ -391,6 +391,12 @@ class Purchase:
         from providers.engine.readiness import workload
         from providers.engine.readiness.handover import deliver_files
 
+        if placed.kind == "job" and any(node.ended for node in nodes):
+            # It was short. What it came to, its log says.
+            digest = ticket.order.setup.script_digest
+            return await workload.seen(
+                self.world, self.adapter, placed.kind, digest, nodes, ticket.order
+            )
         began = self.now
         if not await deliver_files(self.world, self.adapter, ticket.order, nodes, self.stop):
             raise _LateError(ticket)

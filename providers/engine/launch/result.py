@@ -14,7 +14,7 @@ from providers.engine.record import (
     says_more,
     status_of,
 )
-from providers.model.machine import QUEUED, RUNNING, Attempt, Handle, Node, Order
+from providers.model.machine import ENDED, QUEUED, RUNNING, Attempt, Handle, Node, Order
 
 if TYPE_CHECKING:
     from providers.engine.desired import ClusterSpec
@@ -51,11 +51,17 @@ def launched(
     ttl_s = ttl(spec, placed.entry)
     made = outcome.state == ACQUIRED
     launched = began(outcome.nodes, now, now)
-    done = next(
-        (node.status for node in outcome.nodes if placed.kind == "job" and node.status in DONE), ""
-    )
+    done = ""
+    if placed.kind == "job":
+        over = ENDED if outcome.nodes and all(node.ended for node in outcome.nodes) else ""
+        done = next((node.status for node in outcome.nodes if node.status in DONE), over)
     detail = next(
-        (node.detail for node in outcome.nodes if node.status == RUNNING and says_more(node)), ""
+        (
+            node.detail
+            for node in outcome.nodes
+            if node.status in {RUNNING, done} and says_more(node)
+        ),
+        "",
     )
     status = (
         (done or status_of(outcome.nodes))

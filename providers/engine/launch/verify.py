@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.record import healthy
+from providers.engine.record import ended_itself, healthy
 from providers.errors import HalfMade, NotWhatWasSold
 from providers.model.machine import NO_GPU
 from providers.model.place import Scope
@@ -56,7 +56,7 @@ def _differs(placed: Candidate, nodes: Sequence[Node]) -> tuple[str, bool]:
     if len(zones) > 1:
         return f"machines in {', '.join(sorted(zones))}", False
     for node in nodes:
-        if node.status not in healthy(placed.kind):
+        if node.status not in healthy(placed.kind) and not ended_itself(node, placed.kind):
             return f"{node.name} {node.status}", False
         if node.contradiction:
             return (

@@ -12,15 +12,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from providers.engine.messages import bare, trimmed
+from providers.engine.record import HEALTHY, ended_itself
 from providers.engine.runtime.tasks import Polling
 from providers.errors import HalfMade, NotReady, RateLimited, Transient
 from providers.model.machine import (
     GONE,
-    PENDING,
     PREEMPTED,
-    QUEUED,
     RUNNING,
-    STARTING,
     Handle,
     Node,
 )
@@ -83,7 +81,7 @@ async def until_ready(
             polling.put_off(error)
         else:
             for node in nodes:
-                if node.status not in {PENDING, QUEUED, STARTING, RUNNING}:
+                if node.status not in HEALTHY and not ended_itself(node, placed.kind):
                     raise _over(world, placed, handles, node, last, started)
             looks = await asyncio.gather(*(_look(probe, node, placed) for node in nodes))
             worst = next((look for look in looks if look.final), None) or next(
@@ -111,6 +109,8 @@ async def until_ready(
 
 
 async def _look(probe: Probe, node: Node, placed: Ordered) -> ProbeResult:
+    if node.ended:
+        return ProbeResult()
     if node.status != RUNNING:
         return ProbeResult(NOT_RUNNING, node.detail or node.status)
     try:

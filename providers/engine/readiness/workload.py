@@ -148,16 +148,24 @@ async def _looked(world: World, adapter: Cloud, record: ClusterRecord) -> tuple[
         ),
         None,
     )
-    return await seen(world, adapter, record, nodes, order)
+    digest = dict(record.applied).get(WORK, "")
+    return await seen(world, adapter, record.kind, digest, nodes, order)
 
 
 async def seen(
-    world: World, adapter: Cloud, record: ClusterRecord, nodes: Sequence[Node], order: Order | None
+    world: World,
+    adapter: Cloud,
+    kind: str,
+    digest: str,
+    nodes: Sequence[Node],
+    order: Order | None,
 ) -> tuple[Node, ...]:
-    """The machines as their work makes them: one look at each that may have something to tell.
-    Words of another program do not count. The end of a job's leader is that of the others too.
+    """The machines of a job or a service as their work makes them: one look at each that may have
+    something to tell. Words of another program do not count. The end of a job's leader is that of
+    the others too.
     """
-    found, digest, leader = [], dict(record.applied).get(WORK, ""), None
+    found: list[Node] = []
+    leader: Node | None = None
     tells = [
         node.kind == "machine" and node.status in (RUNNING, STOPPED, STOPPING, ENDED, GONE)
         for node in nodes
@@ -167,8 +175,8 @@ async def seen(
     for node, told in zip(nodes, tells, strict=True):
         said = next(words) if told else WorkloadStatus()
         said = said if said.digest == digest else WorkloadStatus()
-        found.append(with_workload_status(node, record.kind, said) if told else node)
-        if record.kind == "job" and said.detail.split()[1:2] == [LEADER]:
+        found.append(with_workload_status(node, kind, said) if told else node)
+        if kind == "job" and said.detail.split()[1:2] == [LEADER]:
             leader = found[-1]
     if leader is None:
         return tuple(found)

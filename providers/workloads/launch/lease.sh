@@ -8,6 +8,8 @@ declare -a process_env
 # Several leases may share a machine.
 process_names=(${process_names[@]+"${process_names[@]/%/-$GPUS_LEASE}"})
 secrets=$GPUS_SECRETS
+# Only root may write where it is elsewhere.
+signed_in=$GPUS_ROOT/registry
 
 # Nothing is switched off afterwards.
 sync() { :; }
@@ -18,7 +20,15 @@ install_docker() {
   # Inside, the cards are numbered anew.
   unset CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES
   logged docker version && return
-  say setup-failed 1 docker does not answer here: install it with the toolkit of NVIDIA
+  say setup-failed 1 "docker does not answer to $(id -un) here: install it with the toolkit of" \
+    "NVIDIA, and let the user into the group docker"
+  exit 1
+}
+
+# mount_tool NAME
+mount_tool() {
+  command -v "$1" >/dev/null && return
+  say setup-wrong 1 "$1 is not on this machine, on which nothing is installed: install it there"
   exit 1
 }
 

@@ -8,6 +8,9 @@
 # 2026-11).
 : "${registry:?}" "${registry_user?}"
 
+# Where Docker keeps what it was given, in memory.
+signed_in=/run/gpus-registry$GPUS_ROOT
+
 # The password is Docker's alone: neither the setup lines nor the program find it.
 keep_password() {
   sign_out
@@ -46,7 +49,7 @@ login() {
 }
 
 sign_in() {
-  export DOCKER_CONFIG="/run/gpus-registry$GPUS_ROOT"
+  export DOCKER_CONFIG="$signed_in"
   trap 'sign_out; unmount_buckets' EXIT
   (umask 077 && mkdir -p "$DOCKER_CONFIG")
   for pause in 1 5 20 0; do
@@ -66,6 +69,6 @@ sign_in() {
 }
 
 sign_out() {
-  rm -rf "/run/gpus-registry$GPUS_ROOT"
+  rm -rf "$signed_in"
   unset DOCKER_CONFIG registry_password
 }
