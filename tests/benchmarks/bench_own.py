@@ -44,7 +44,7 @@ def lines() -> list[Line]:
     with _boxes() as known:
         logins, orders = [], []
         for turn in range(RUNS):
-            with _fresh_home():
+            with fresh_home():
                 logins.append(_timed(lambda: _login(known)))
                 orders.append(_timed(lambda: _order(known, f"bench-{turn}")))  # noqa: B023
     login, order = Figures(tuple(logins)), Figures(tuple(orders))
@@ -81,7 +81,7 @@ def _order(known: Inventory, token: str) -> None:
 
 
 @contextmanager
-def _fresh_home() -> Iterator[None]:
+def fresh_home() -> Iterator[None]:
     """No connection that an earlier order made is used."""
     with tempfile.TemporaryDirectory(prefix="gpus-") as folder:
         before = os.environ.get("GPUS_HOME")
@@ -109,7 +109,7 @@ def _boxes() -> Iterator[Inventory]:
     ]
     try:
         known = inventory.loads(json.dumps({"machines": [box.entry() for box in made]}))
-        with _fresh_home():
+        with fresh_home():
             adapter, end = Ssh("live", lambda: known, time.time), time.monotonic() + 20
             while len({offer.zone for offer in adapter.offers()}) < len(made):
                 assert time.monotonic() < end, adapter.remarks

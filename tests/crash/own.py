@@ -131,16 +131,14 @@ def run(point: Point, folder: Path) -> Result:
     finally:
         kill(experiment.clone.plugins())
         boxes.end()
-    found = Result(point, **experiment.count)
+    count = experiment.count
+    found = Result(point, count["orphans"], count["duplicates"], count["stuck"])
     if found.good:
         return found
     kept = Path(tempfile.mkdtemp(prefix="gpus-crash-kept-")) / "point"
     folder.rename(kept)
     lines = [*experiment.words, *boxes.calls()[-60:], f"its logs, state and machines: {kept}"]
     return found._replace(detail="\n  ".join(lines))
-
-
-_KINDS = ("orphans", "duplicates", "stuck")
 
 
 class _Experiment:
@@ -151,7 +149,7 @@ class _Experiment:
         self.step, self.boxes = STEPS[name], boxes
         self.chance = random.Random(f"{point.seed} {point.name}")
         self.clone = Clone(folder / "clone", folder / "home")
-        self.count = dict.fromkeys(_KINDS, 0)
+        self.count = {"orphans": 0, "duplicates": 0, "stuck": 0}
         self.words: list[str] = []
 
     def wrong(self, line: str) -> None:

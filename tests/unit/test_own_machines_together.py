@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.adapters.ssh import inventory
+from providers.adapters.ssh import inventory, transport
 from providers.adapters.ssh.adapter import Ssh
 from providers.errors import HalfMade, NoCapacity
 from providers.model.machine import RUNNING, Label, Order, Setup
@@ -120,6 +120,20 @@ def test_nothing_begins_before_all_nodes_are_had(rack) -> None:
     with pytest.raises(NoCapacity):
         made.adapter().submit(order)
     assert (made.leases(), (made.folder / "ran").exists()) == (["token-one"], False)
+
+
+def test_an_order_asks_each_machine_three_times(rack, monkeypatch) -> None:
+    """For its cards, to hold them, and to begin: what it told is not asked again."""
+    made, asked, call = rack(2), [], transport.call
+
+    def counted(known, machine, program, **how):
+        asked.append((machine.name, program.verb))
+        return call(known, machine, program, **how)
+
+    monkeypatch.setattr(transport, "call", counted)
+    assert made.adapter().submit(made.order("token", 2)).state == "done"
+    verbs = ("facts", "start", "take")
+    assert sorted(asked) == [(name, verb) for name in made.names for verb in verbs]
 
 
 @pytest.mark.long

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import ConsoleLog, KeylessMarket, OffersByAsk, Remarks
@@ -217,14 +216,16 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         # Made-up machines run nothing, and are told nothing.
         values = secrets(order, os.environ) if self.world == LIVE else {}
         choices = self._choices(order, refusals)
+        told: dict[Handle, Facts] = {}
 
         def take(rank: int, choice: Choice) -> Handle | CloudError:
+            handle = _handle(choice.machine, order.token)
             try:
                 program = agent.take(order, placed, rank, choice.cards, values)
-                self._ask(choice.machine, program, token=order.token)
+                told[handle] = self._ask(choice.machine, program, token=order.token)
             except CloudError as failed:
                 return failed
-            return _handle(choice.machine, order.token)
+            return handle
 
         def drop(handle: Handle) -> None:
             self._ask(self._of(handle)[0], agent.program("drop", order.token))
@@ -233,7 +234,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         if len(taken) == placed.nodes:
             ticket = Ticket(order, "waiting", (), placed, tuple(taken))
             try:
-                return self.poll(ticket)
+                return self._polled(ticket, told)
             except (Transient, RateLimited):
                 return ticket
         if refusals:
@@ -285,7 +286,12 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         """Done once every lease runs; begins them once all are held. Raises
         OfferGone, or HalfMade with the rest, where somebody has released one meanwhile.
         """
-        nodes = at_once(partial(self._begun, ticket.order.setup.ttl_s or 0), ticket.handles)
+        return self._polled(ticket, {})
+
+    def _polled(self, ticket: Ticket, told: Mapping[Handle, Facts]) -> Ticket:
+        """The same, by what machines have `told` just now."""
+        ttl_s = ticket.order.setup.ttl_s or 0
+        nodes = at_once(lambda handle: self._begun(ttl_s, handle, told.get(handle)), ticket.handles)
         if gone := [node for node in nodes if node.status == GONE and not node.ended]:
             refusal = error("over", gone[0].zone, creating=True)
             if len(gone) == len(nodes):
@@ -341,12 +347,12 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             return Node(handle, token, GONE, detail=f"{machine.name} is retired")
         return self._said(handle, self._ask(machine, agent.program("look", token)))
 
-    def _begun(self, ttl_s: int, handle: Handle) -> Node:
-        """A lease's node, begun where it is only held."""
+    def _begun(self, ttl_s: int, handle: Handle, facts: Facts | None) -> Node:
+        """A lease's node, begun where it is only held; asked where it has not told just now."""
         machine, token = self._of(handle)
         if machine.retired:
             return self._node(handle)
-        facts = self._ask(machine, agent.program("look", token))
+        facts = facts or self._ask(machine, agent.program("look", token))
         lease = facts.lease(token)
         if lease is not None and lease.state == "held":
             facts = self._ask(machine, agent.program("start", token, ttl=ttl_s))

@@ -229,9 +229,9 @@ begin() {
   else
     now >"$leases/$token/begun"
   fi
-  for _ in 1 2 3 4 5 6 7 8 9 10; do
+  for pause in .02 .03 .05 .1 .1 .1 .1 .1 .1 .1 .1; do
     [ ! -e "$leases/$token/begun" ] || break
-    sleep 0.1 2>/dev/null || sleep 1
+    sleep "$pause" 2>/dev/null || sleep 1
   done
 }
 
