@@ -17,7 +17,6 @@ from providers.engine.journal.orders import EVERY
 from providers.engine.readiness.output import kept
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError
-from providers.model.worlds import REHEARSAL
 from providers.remote.files import no_link
 
 if TYPE_CHECKING:
@@ -99,7 +98,8 @@ def fetch(one: Declared, there: str, local: str) -> Path:
             f" cp {name}:{path} {local}"
         )
     source = "/".join((bucket.rstrip("/"), *rest.parts))
-    if one.record.world == REHEARSAL:
+    record = one.record
+    if not registry.is_real(record.provider, record.world, dict(record.account or ())):
         raise GpusError(
             f"{_is_over(one)}: a rehearsal's job is played, so it saved nothing; live, this copies"
             f" {source} to {local}"

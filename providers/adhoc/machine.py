@@ -10,6 +10,7 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from providers.adapters.registry import is_real
 from providers.engine.readiness.acceptance import fabric_of, measured, measured_between
 from providers.engine.record import HEALTHY
 from providers.engine.runtime.accounts import home_of
@@ -17,7 +18,6 @@ from providers.engine.runtime.tasks import pause
 from providers.errors import CloudError, GpusError
 from providers.model.machine import GONE, PREEMPTED, RUNNING, Setup
 from providers.model.money import per_hour, usd
-from providers.model.worlds import REHEARSAL
 from providers.rehearsal.node import LABEL, StandInProbe
 from providers.remote import files
 from providers.remote.run import started, streamed
@@ -333,9 +333,10 @@ class AsyncMachine:
             return ""
         hours = seconds / 3_600
         said = f"; it ran {seconds / 60:.0f} min"
-        if self.world == REHEARSAL:
+        record = self.record
+        if not is_real(record.provider, record.world, dict(record.account or ())):
             return f"{said}, a rehearsal costs nothing"
-        price = self.record.price
+        price = record.price
         if price.micro_usd is None:
             return f"{said}, at a price that is not known"
         return (

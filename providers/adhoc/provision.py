@@ -9,6 +9,7 @@ import uuid
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
+from providers.adapters.registry import is_real
 from providers.adhoc import access, patience, rentals
 from providers.adhoc.machine import described
 from providers.adhoc.sync import Machine, portal
@@ -315,9 +316,14 @@ async def rent(
         from providers.rehearsal.store import open_store
 
         where = "a container" if mode.of(open_store()) == mode.DOCKER else "a local shell"
+        own = any(
+            any(settings.values()) and is_real(name, world.name, settings)
+            for name, settings in world.settings.items()
+        )
+        but = "your own machines are real; elsewhere " if own else ""
         world.report(
             "info",
-            f"{spec.name}: rehearsal: nothing is bought and no GPU is there; commands run in"
+            f"{spec.name}: rehearsal: {but}nothing is bought and no GPU is there; commands run in"
             f' {where}; world="{LIVE}" buys',
         )
     machine = await rentals.rent(world, spec, ssh_key, by_login=by_login)

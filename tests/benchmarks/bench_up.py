@@ -43,7 +43,9 @@ def lines() -> list[Line]:
     name = "pulumi up on an own machine, beyond what runs there"
     if SSHD is None or shutil.which("pulumi") is None:
         return [Line(name, None, None, "", "needs pulumi, and OpenSSH's server: openssh-server")]
-    bare, ups, again = [], [], []
+    bare: list[float] = []
+    ups: list[float] = []
+    again: list[float] = []
     with fresh_home(), _rack(NODES) as (boxes, clone):
         for _ in range(RUNS):
             bare.append(_started(boxes[0], clone))
@@ -58,7 +60,7 @@ def lines() -> list[Line]:
                 _declare(clone, nodes, BEGAN, setup=[f"sleep {SETUP_S}"])
                 figures.append(_set_up(boxes[:nodes], clone))
                 _run(clone, *DESTROY)
-    start, up = Figures(tuple(bare)), Figures(tuple(ups))
+    start, up, unchanged = (Figures(tuple(each)) for each in (bare, ups, again))
     single, several = Figures(tuple(one)), Figures(tuple(ten))
     return [
         Line(
@@ -66,7 +68,14 @@ def lines() -> list[Line]:
             up.p50 - start.p50,
             MORE_S,
             " s",
-            f"bare start {both(start)}; up {both(up)}; up of what runs {both(Figures(tuple(again)))}",
+            f"bare start {both(start)}; up {both(up)}",
+        ),
+        Line(
+            "  the same over an up that changes nothing",
+            up.p50 / unchanged.p50,
+            None,
+            " x",
+            f"unchanged {both(unchanged)}",
         ),
         Line(
             f"pulumi up of {NODES} own machines over one, set-up {SETUP_S} s",
@@ -131,12 +140,12 @@ def _rack(size: int) -> Iterator[tuple[Sequence[Box], Clone]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", 0))
         port = probe.getsockname()[1]
-    made = [
-        Box(folder, f"box-{number}", f"127.0.0.{number + 1}", port, folder / "bucket")
-        for number in range(1, size + 1)
-    ]
+    made: list[Box] = []
     clone = Clone(folder / "clone", folder / "home")
     try:
+        for number in range(1, size + 1):
+            address = f"127.0.0.{number + 1}"
+            made.append(Box(folder, f"box-{number}", address, port, folder / "bucket"))
         clone.init()
         entries = [box.entry() for box in made]
         (clone.folder / "inventory.yaml").write_text(json.dumps({"machines": entries}))

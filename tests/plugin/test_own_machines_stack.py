@@ -121,6 +121,9 @@ def test_a_trial_on_an_own_machine_finds_its_secrets_and_leaves_nothing(stack, b
     said = stack.gpus("run", "-s", "train-ddp-own", "--on", "RTX-4090:2", "--yes")
     assert f"{len('kept-secret')} {boxes[0].root}" in said, said
     assert "kept-secret" not in said
+    # The world is a rehearsal; the machine is not.
+    assert "your own machines are real" in said and "a rehearsal costs" not in said, said
+    assert "about $0.00 at" in said, said
     assert [box.leases for box in boxes] == [[], []]
 
 
