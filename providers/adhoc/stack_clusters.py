@@ -98,10 +98,7 @@ class Declared(NamedTuple):
 
     def again(self) -> str:
         """What brings a new one."""
-        return (
-            f"change `run` of {self.record.cluster} in the stack's file and `pulumi up -s"
-            f" {self.stack}` for a new one"
-        )
+        return f"`gpus rerun {self.record.cluster} -s {self.stack} --up` starts a new one"
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON types, for `gpus ps --json`: the same fields as of what is ad hoc."""

@@ -48,9 +48,8 @@ _LEFT_OUT = (
     "expose",
     "ssh_key",
     "network",
-    "run",
+    *("triggers", "state", "on_loss", "ready"),
 )
-_LEFT_OUT_TOO = ("reclaim", "state", "on_loss", "ready")
 """What the declaration says of its own machines, or of how they are launched; here the command line
 does, or nobody.
 """
@@ -196,7 +195,7 @@ def overlaid(
 
     assert declared.workload is not None
     lines: list[str] = []
-    dropped = {"name", "gpu", "kind", "workload", "options", *_LEFT_OUT, *_LEFT_OUT_TOO}
+    dropped = {"name", "gpu", "kind", "workload", "options", *_LEFT_OUT}
     fields: dict[str, Any] = {
         name: getattr(declared, name)
         for name in Cluster.model_fields

@@ -261,6 +261,18 @@ def _memory_parser(commands: Any) -> None:
     memory.add_memory(commands)
 
 
+def _rerun_parser(commands: Any) -> None:
+    from providers.cli import triggers
+
+    triggers.add_rerun(commands)
+
+
+def _reclaim_parser(commands: Any) -> None:
+    from providers.cli import triggers
+
+    triggers.add_reclaim(commands)
+
+
 def every() -> Parser:
     """The parser of every command, also of those that read their own arguments."""
     from providers.cli import rehearse, size, watch
@@ -286,7 +298,7 @@ _GROUPS = {
         *("run", "get", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept"),
         "release",
     ),
-    "Look after stacks": ("watch", "sweep", "review"),
+    "Look after stacks": ("watch", "rerun", "reclaim", "sweep", "review"),
     "Rehearse, and set up": ("rehearse", "completion"),
 }
 """What each command is for: the order of the help."""
@@ -311,4 +323,6 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "report": _report_parser,
     "review": _review_parser,
     "memory": _memory_parser,
+    "rerun": _rerun_parser,
+    "reclaim": _reclaim_parser,
 }

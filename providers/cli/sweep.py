@@ -9,13 +9,11 @@ codes: 0 nothing unclaimed is left; 1 something is, or something could not be as
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from providers.cli import stackfile
+from providers.cli import pulumi_program, stackfile
 from providers.engine.journal import backend
 from providers.engine.termination import garbage, inventory, kept, verdicts
 from providers.errors import GpusError
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from providers.engine.termination.verdicts import Claims, SweptMachine
 
 OK, LEFT = 0, 1
-READ_S = 60.0
-"""Seconds that one state may take to be read."""
 READS_AT_ONCE = 4
 _OWNERSHIP, _CLUSTER, _VOLUME = (
     "gpu:index:Ownership",
@@ -308,7 +304,7 @@ def read_claims(world_name: str) -> Claims:
 
     place = stackfile.nearest_project() or Path.cwd()
     try:
-        listed = json.loads(_pulumi(place, "stack", "ls", "--all", "--json"))
+        listed = json.loads(pulumi_program.answer(place, "stack", "ls", "--all", "--json"))
         names = [str(each["name"]) for each in listed if each.get("resourceCount") != 0]
     except (GpusError, ValueError, KeyError, TypeError, AttributeError) as error:
         _aside(f"the stacks of the backend could not be listed: {error}")
@@ -325,7 +321,7 @@ def read_claims(world_name: str) -> Claims:
 
 def _state(place: Path, name: str) -> dict[str, Any] | None:
     try:
-        state = json.loads(_pulumi(place, "stack", "export", "-s", name))
+        state = json.loads(pulumi_program.answer(place, "stack", "export", "-s", name))
     except (GpusError, ValueError) as error:
         _aside(f"{name}: {error}")
         return None
@@ -381,27 +377,3 @@ def claims_of(states: Mapping[str, Mapping[str, Any]], world_name: str) -> Claim
 
 def _is_settings(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(section, dict) for section in value.values())
-
-
-def _pulumi(place: Path, *words: str) -> str:
-    """What `pulumi` says. Raises GpusError."""
-    try:
-        done = subprocess.run(
-            ["pulumi", "--non-interactive", "-C", str(place), *words],
-            capture_output=True,
-            text=True,
-            timeout=READ_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"},
-        )
-    except FileNotFoundError:
-        raise GpusError("wanted pulumi on PATH, to read the stacks' states, found none") from None
-    except subprocess.TimeoutExpired:
-        raise GpusError(f"`pulumi {' '.join(words)}` gave no answer within {READ_S:.0f}s") from None
-    if done.returncode:
-        said = " ".join(done.stderr.split())[:200]
-        raise GpusError(
-            f"`pulumi {' '.join(words)}` failed: {said or f'exit code {done.returncode}'}"
-        )
-    return done.stdout

@@ -24,6 +24,12 @@ _OURS_MAX = 2_000
 WAITED = "waited"
 """The engine's own code for a call that was given up when its wait ran out."""
 
+
+def rerun_command(cluster: str) -> str:
+    """The command that asks for a new run of a cluster."""
+    return f"`gpus rerun {cluster} -s STACK`"
+
+
 COLUMNS = 96
 """What a line of Pulumi's log shows without a break."""
 

@@ -162,7 +162,7 @@ class Cluster(ClusterFields):
             "disk": self.disk_gib,
             "network": self.network,
             "options": {name: dict(section) for name, section in self.options.items()},
-            "run": str(self.run),
+            "run": str(self.triggers.rerun or ""),
         }
         return hashlib.sha256(
             json.dumps(content, sort_keys=True, default=str).encode()

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem, SpecError
-from providers.model import wording
+from providers.model import retired, wording
 from providers.model.workload_spec import Workload
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ def problems_of(
                 f"write {written[1]}",
             )
             continue
+        if kind == "extra_forbidden" and len(item["loc"]) == 1 and issubclass(model, cluster):
+            gone = retired.field(path, path, data.get("name"))
+            if gone is not None:
+                seen[path], founds[path], todos[path] = [gone.wanted], gone.found, gone.todo
+                continue
         if kind == "missing":
             wanted, found = wording.missing(path), "nothing"
         elif kind == "extra_forbidden":

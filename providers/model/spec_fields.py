@@ -175,6 +175,15 @@ class Tls(Strict):
     certificate: Mapping[str, str]
 
 
+class Triggers(Strict):
+    """How often `gpus rerun` and `gpus reclaim` asked for a new run and for the preferred choice.
+    Those commands write it; a change of it is what an `up` acts on.
+    """
+
+    rerun: int = Field(default=0, ge=0, strict=True)
+    reclaim: int = Field(default=0, ge=0, strict=True)
+
+
 class ClusterFields(Strict):
     """What `Cluster` is declared by. `name` is the cluster's name; the rest is the content of a
     stack file's entry.
@@ -212,8 +221,7 @@ class ClusterFields(Strict):
     secrets: Mapping[str, Mapping[str, str]] = {}
     network: Literal["default", "managed"] = "default"
     options: Mapping[str, Mapping[str, Any]] = {}
-    run: str | WholeNumber = ""
-    reclaim: str | WholeNumber = ""
+    triggers: Triggers = Triggers()
     state: Literal["running", "stopped"] = "running"
     workload: Workload | None = None
     workdir: Workdir | None = None
@@ -228,6 +236,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "overrides": Override,
     "prices": Prices,
     "tls": Tls,
+    "triggers": Triggers,
     "workload": Workload,
     "workdir": Workdir,
     "services": Task,

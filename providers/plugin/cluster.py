@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pulumi.runtime.proto import provider_pb2
 
 from providers.errors import GpusError, Problem, SpecError, TakenOver
+from providers.model.retired import renewed
 from providers.plugin import (
     copies,
     diff,
@@ -58,7 +59,7 @@ class Clusters:
 
     async def diff(self, request: Any) -> Verdict:
         """What an edit changes, and whether it replaces."""
-        old, new = decode(request.old_inputs).values, decode(request.news).values
+        old, new = renewed(decode(request.old_inputs).values), decode(request.news).values
         state = decode(request.olds).values
         await self._session.claim(outputs.read(request.id, state), new)
         verdict = self._verdict(request, old, new, state)
@@ -105,7 +106,7 @@ class Clusters:
         )
         if new.get("state") == "stopped":
             preconditions.check_stop(record, verdict)
-        reclaims = old.get("reclaim") != new.get("reclaim")
+        reclaims = diff.asked(old, "reclaim") != diff.asked(new, "reclaim")
         action = (
             REPLACE
             if verdict.replaces
@@ -161,7 +162,7 @@ class Clusters:
 
     async def read(self, request: Any) -> Any:
         """The response to a refresh; an empty one where the cluster is gone."""
-        state, values = decode(request.properties).values, decode(request.inputs).values
+        state, values = decode(request.properties).values, renewed(decode(request.inputs).values)
         if not state:
             return await self._import(request, values)
         setup = preconditions.setup_of(values)
@@ -221,7 +222,7 @@ class Clusters:
 
     async def update(self, request: Any) -> Any:
         """The outputs after an edit; at preview those of the state."""
-        previous, values = decode(request.old_inputs).values, decode(request.news).values
+        previous, values = renewed(decode(request.old_inputs).values), decode(request.news).values
         state = decode(request.olds).values
         known = self.plans.of(request.urn)
         if request.preview and known.action == KEEP:
@@ -235,7 +236,7 @@ class Clusters:
         spec = inputs.cluster_spec_of(values)
         record = outputs.read(request.id, state)
         self._session.begun.begin(spec.cluster)
-        reclaims = previous.get("reclaim") != values.get("reclaim")
+        reclaims = diff.asked(previous, "reclaim") != diff.asked(values, "reclaim")
 
         async def work(world: World) -> ClusterRecord:
             from providers.engine import operations
@@ -253,7 +254,8 @@ class Clusters:
 
     async def delete(self, request: Any) -> None:
         """Releases a cluster. Raises GpusError for a copied state."""
-        values, state = decode(request.old_inputs).values, decode(request.properties).values
+        values = renewed(decode(request.old_inputs).values)
+        state = decode(request.properties).values
         world_name, owner, *_ = outputs.parse_id(request.id)
 
         async def work(world: World) -> None:

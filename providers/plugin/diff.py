@@ -40,7 +40,6 @@ IDENTITY = {
     "owner": "the stack's ownership is made anew",
     "cluster": "another name",
     "kind": "another kind",
-    "run": "a new run is asked for",
 }
 """Edits that always mean another machine, and why."""
 
@@ -128,6 +127,8 @@ def cluster(
         for key in changed
         if key in IDENTITY and not (key == "owner" and old.get("owner") == STRAY)
     }
+    if "triggers" in changed and asked(old, "rerun") != asked(new, "rerun"):
+        reasons["triggers"] = "a new run is asked for"
     reasons |= _placement(changed, new, record, satisfied)
     reasons |= _bought_with(changed, old, new, record)
     if "workload" in changed and _runs_ours(record) and not has_unknown(new.get("workload")):
@@ -225,6 +226,8 @@ def _later(
     """What of the edits waits for the next replacement or run."""
     if not record.provider:
         return ""
+    from providers.engine.messages import rerun_command
+
     deployed = "service" in in_place and new.get("kind") == "service"
     waits = [
         key
@@ -239,8 +242,8 @@ def _later(
         )
     if "workload" in changed and new.get("kind") == "job" and not _rerun(record):
         texts.append(
-            f"{record.provider} runs the job as it was declared: change `run` for one with this"
-            " workload"
+            f"{record.provider} runs the job as it was declared:"
+            f" {rerun_command(record.cluster)} starts one with this workload"
         )
     return "; ".join(texts)
 
@@ -307,6 +310,12 @@ def _moved(old: Mapping[str, Any], new: Mapping[str, Any], record: ClusterRecord
     here = f".{record.placement.region}"
     used = [key for key in {*before, *after} if "." not in key or key.endswith(here)]
     return any(before.get(key) != after.get(key) for key in used)
+
+
+def asked(inputs: Mapping[str, Any], command: str) -> Any:
+    """How often a command (rerun, reclaim) asked, by the inputs."""
+    triggers = inputs.get("triggers")
+    return triggers.get(command, 0) if isinstance(triggers, dict) else triggers or 0
 
 
 def has_unknown(value: Any) -> bool:

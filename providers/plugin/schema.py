@@ -190,7 +190,6 @@ SPEC_INPUTS: dict[str, Any] = {
         "A folder that is sent to the machines before the workload starts, and in which it runs:"
         " its path, or `{path, limit}`.",
     ),
-    "run": _described(_STRING, "Change it to any other text for a new machine."),
     "state": _described(
         _STRING,
         "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed"
@@ -206,10 +205,10 @@ SPEC_INPUTS: dict[str, Any] = {
         "`quick` or `full`: its GPUs are measured once it is ready. A machine that is degraded or"
         " not what was sold is released, and the next place is tried (`off`).",
     ),
-    "reclaim": _described(
-        _STRING,
-        "Change it to any other text to move from a fallback to the preferred choice: that is"
-        " acquired first, then the fallback goes.",
+    "triggers": _described(
+        _mapped(_INTEGER),
+        "Written by `gpus rerun` (`rerun`: a new machine) and `gpus reclaim` (`reclaim`: from a"
+        " fallback to the preferred choice, which is acquired first).",
     ),
 }
 

@@ -153,6 +153,13 @@ class WorkloadArgs(ProgramArgs, total=False):
     train: TrainArgs
 
 
+class TriggersArgs(TypedDict, total=False):
+    """How often a new run, and the preferred choice, was asked for: a greater number asks again."""
+
+    rerun: Input[int]
+    reclaim: Input[int]
+
+
 GpuChoice = Text | Gpu | GpuArgs
 """One GPU, as in "H100:8"."""
 
@@ -186,8 +193,7 @@ class ClusterArgs(TypedDict, total=False):
     secrets: Input[Mapping[str, TextMap]]
     network: Input[Literal["default", "managed"]]
     options: Mapping[str, Settings]
-    run: Text | Input[int]
-    reclaim: Text | Input[int]
+    triggers: TriggersArgs
     state: Input[Literal["running", "stopped"]]
     workload: WorkloadArgs
     workdir: Text

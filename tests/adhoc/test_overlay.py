@@ -164,7 +164,7 @@ def test_a_service_runs_until_it_is_interrupted(stack, tmp_path) -> None:
             ["train"],
             (
                 "--on: wanted GPUs to try it on, as in --on L4:1, found none; the declared GPUs are"
-                " had by: pulumi up -s s"
+                " launched by: pulumi up -s s"
             ),
         ),
         (["train", "--on", "L5:1"], "--on: wanted a known GPU, found 'L5'"),
@@ -284,7 +284,7 @@ def test_what_is_of_the_declared_machines_stays_there() -> None:
         "fallback": [{"gpu": "H200:8", "command": "other.py"}],
         "spot": "only",
         "ttl": "20h",
-        "run": 3,
+        "triggers": {"rerun": 3},
         "options": {"modal": {"retries": 2, "cpu": 2}},
     }
     spec = made(declared, on=["L4:1", "T4:1"]).spec

@@ -134,7 +134,7 @@ JOB = {
     "kind": "job",
     "gpu": "L4:1",
     "providers": ["modal"],
-    "run": "1",
+    "triggers": {"rerun": 1},
     "options": {"modal": {"command": "sleep 9", "timeout": "24h"}},
 }
 JOB_S = 80_000.0

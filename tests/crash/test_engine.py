@@ -87,7 +87,7 @@ def test_the_model_of_the_engine_makes_the_recorded_calls(experiment: Store) -> 
     run.up("replace-taint", OTHER, replace=True)
     experiment.advance(31 * 3600)
     run.up("ended", OTHER)
-    run.up("run-again", {**OTHER, "run": "2"})
+    run.up("run-again", {**OTHER, "triggers": {"rerun": 1}})
     run.up("to-spot", SPOT)
     assert console.preempt(experiment, console.running(experiment)[0].name) == 1
     experiment.advance(3600)

@@ -208,7 +208,9 @@ def test_preview_has_words_for_each_condition_that_a_record_shows() -> None:
             )
             case = PreviewCase(given, new, policy)
             for text in (step.preview(case), step.replaced(case)):
-                assert (text and "alpha" in text) or "`run`" in text or "beside the rest" in text
+                assert (
+                    (text and "alpha" in text) or "`gpus rerun" in text or "beside the rest" in text
+                )
 
 
 @pytest.mark.parametrize("stops", [True, False])

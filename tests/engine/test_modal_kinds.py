@@ -147,11 +147,11 @@ def test_a_running_job_that_is_gone_is_told(rig) -> None:
 
 
 def test_another_run_is_another_job(rig) -> None:
-    """A bump of `run` is another fingerprint: what the earlier run left is deleted first, then a
+    """A rerun is another fingerprint: what the earlier run left is deleted first, then a
     new job is started.
     """
-    first = rig.create(rig.wanted(JOB, run="1"))
-    second = rig.create(rig.wanted(JOB, run="2"), "g2")
+    first = rig.create(rig.wanted(JOB, triggers={"rerun": 1}))
+    second = rig.create(rig.wanted(JOB, triggers={"rerun": 2}), "g2")
     assert first.handles != second.handles and len(rig.live()) == 1 and rig.sent("FunctionMap") == 2
 
 

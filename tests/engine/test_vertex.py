@@ -147,7 +147,7 @@ def test_a_failed_job_stays_failed(rig) -> None:
     rig.delete(record)
     rig.store.clear_faults()
     rig.store.set_latency("vertex", "job", 9_000)
-    late = rig.create(rig.wanted(ttl="1h", run="2"), "g2")
+    late = rig.create(rig.wanted(ttl="1h", triggers={"rerun": 2}), "g2")
     rig.store.advance(3_700)
     late = rig.read(late)
     assert late.status == "failed" and "expired" in late.detail and rig.sent() == 2

@@ -127,7 +127,7 @@ def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_
         code, out, err = rig.gpus(*words)
         assert code != 0 and not out
         assert "it ended at 20" in err and "UTC by its ttl" in err
-        assert "change `run` of t in the stack's file and `pulumi up -s dev` for a new one" in err
+        assert "`gpus rerun t -s dev --up` starts a new one" in err
         assert "none that was placed" not in err and "places it anew" not in err
 
 

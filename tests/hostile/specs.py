@@ -235,8 +235,9 @@ SPEC = fields(
                 }
             )
         ),
-        "run": mostly(st.sampled_from(["a", 1]), JUNK),
-        "reclaim": mostly(st.just("now"), JUNK),
+        "triggers": mostly(
+            st.fixed_dictionaries({}, optional={"rerun": mostly(st.just(1)), "reclaim": JUNK}), JUNK
+        ),
         "state": mostly(st.sampled_from(["running", "stopped"])),
     }
 )

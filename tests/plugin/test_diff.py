@@ -83,7 +83,7 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit) -> No
         {"settings": {"gcp": {"project": "other"}}},
         {"ports": [80]},
         {"expose": "public"},
-        {"reclaim": "now"},
+        {"triggers": {"reclaim": 1}},
         {"workload": {"command": "python train.py"}},
         {"workdir": {"path": ".", "digest": "0" * 16, "files": 3, "size": 9}},
         {"ready": "running"},
@@ -106,12 +106,12 @@ def test_policy_edits_update(edit) -> None:
         {"owner": "o2"},
         {"owner": UNKNOWN},
         {"cluster": "b"},
-        {"run": "2"},
+        {"triggers": {"rerun": 1}},
         {"kind": "job"},
     ],
 )
 def test_another_identity_replaces(edit) -> None:
-    """World, owner, name, kind and a bump of run make another machine."""
+    """World, owner, name, kind and a rerun make another machine."""
     assert verdict(edit).replaces
 
 
@@ -163,14 +163,14 @@ def test_in_place_where_the_adapter_can(key, value, able) -> None:
         == f"gcp cannot edit {key} on a running machine: applied when it is next replaced"
     )
     assert not verdict({key: value}, state={"status": "queued", "provider": ""}).later
-    assert not verdict({key: value, "run": "2"}).later
+    assert not verdict({key: value, "triggers": {"rerun": 1}}).later
 
 
 def test_the_reason_names_the_fields() -> None:
     """Which edited fields replace it is said, by reason."""
     assert (
-        verdict({"gpu": "L4:1", "spot": "only", "run": "2"}, satisfied=False).reason
-        == "run: a new run is asked for; gpu, spot: what runs no longer satisfies the declaration"
+        verdict({"gpu": "L4:1", "spot": "only", "triggers": {"rerun": 1}}, satisfied=False).reason
+        == "triggers: a new run is asked for; gpu, spot: what runs no longer satisfies the declaration"
     )
 
 
@@ -213,7 +213,7 @@ def test_preempted_replaces_and_ended_does_not() -> None:
         "status", "update", replaces=True, is_input=False
     )
     assert verdict({}, {**RUNNING, "status": "ended"}) == diff.Verdict()
-    assert verdict({"run": "2"}, {**RUNNING, "status": "ended"}).replaces
+    assert verdict({"triggers": {"rerun": 1}}, {**RUNNING, "status": "ended"}).replaces
 
 
 def test_b44_an_unknown_gpu_is_an_update_until_it_is_known() -> None:
@@ -250,8 +250,7 @@ def test_every_input_has_a_row() -> None:
     }
     tried |= {
         "expose",
-        "reclaim",
-        "run",
+        "triggers",
         "kind",
         "on_ttl",
         "ssh_key",
@@ -328,16 +327,16 @@ def test_a_services_options_are_deployed_in_place_where_the_provider_can() -> No
         assert replaces == cluster(before, new, at_modal, lambda: True, in_place).replaces
 
 
-def test_a_done_job_is_made_anew_by_run_alone() -> None:
-    """A finished job is not replaced by an edit of where or how long it may run; a bump of `run`
+def test_a_done_job_is_made_anew_by_a_rerun_alone() -> None:
+    """A finished job is not replaced by an edit of where or how long it may run; a rerun
     makes another.
     """
-    old = {**OLD, "kind": "job", "run": "1"}
+    old = {**OLD, "kind": "job", "triggers": {"rerun": 0}}
     for status in ("ended", "failed"):
         over = {"status": status, "provider": "modal"}
         for edit in ({"ttl": "10h"}, {"gpu": "H200:8"}):
             assert not cluster(old, {**old, **edit}, over, lambda: False, ()).replaces
-        assert cluster(old, {**old, "run": "2"}, over, lambda: False, ()).replaces
+        assert cluster(old, {**old, "triggers": {"rerun": 1}}, over, lambda: False, ()).replaces
 
 
 def test_a_workload_edit_of_a_providers_own_job_is_told() -> None:
@@ -357,7 +356,7 @@ def test_a_workload_edit_of_a_providers_own_job_is_told() -> None:
     assert (
         not own.replaces
         and own.later
-        == "vertex runs the job as it was declared: change `run` for one with this workload"
+        == "vertex runs the job as it was declared: `gpus rerun train -s STACK` starts one with this workload"
     )
     assert (
         cluster(
@@ -366,7 +365,13 @@ def test_a_workload_edit_of_a_providers_own_job_is_told() -> None:
         == ""
     )
     assert (
-        cluster(old, {**new, "run": "2"}, {**RUNNING, "provider": "vertex"}, lambda: True, ()).later
+        cluster(
+            old,
+            {**new, "triggers": {"rerun": 1}},
+            {**RUNNING, "provider": "vertex"},
+            lambda: True,
+            (),
+        ).later
         == ""
     )
 

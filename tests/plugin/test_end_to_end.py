@@ -227,9 +227,9 @@ def test_what_ended_costs_nothing_on_the_screen(project) -> None:
     made.destroy()
 
 
-def test_a_job_runs_once_and_a_bump_of_run_makes_another(project) -> None:
-    """A job is planned with its worst case, ends, and changes nothing on the next `up`; another
-    `run` starts a new one; destroy leaves nothing.
+def test_a_job_runs_once_and_a_rerun_makes_another(project) -> None:
+    """A job is planned with its worst case, ends, and changes nothing on the next `up`; `gpus
+    rerun` and `up` start a new one; destroy leaves nothing.
     """
     made = project("job-l4")
     shown = " ".join(made.preview().split())
@@ -244,7 +244,8 @@ def test_a_job_runs_once_and_a_bump_of_run_makes_another(project) -> None:
     done = made.cluster()["outputs"]
     assert ("ended", first["handles"]) == (done["status"], done["handles"])
     made.preview("--expect-no-changes")
-    made.edit('run: "1"', 'run: "2"')
+    assert "next: pulumi up -s job-l4" in made.gpus("rerun", "embed", "-s", "job-l4")
+    assert "triggers:\n        rerun: 1" in made.file.read_text()
     assert "a new run is asked for" in " ".join(made.preview().split())
     made.up()
     assert made.cluster()["outputs"]["handles"] != first["handles"] and len(made.machines()) == 1

@@ -149,10 +149,7 @@ def test_a_declared_cluster_is_in_the_hand(project) -> None:
     made.up()
     made.rehearse("advance", "3h")
     told = made.gpus("ssh", "serve", "-s", "serve-l4", "--", "true", code=2)
-    assert (
-        "UTC by its ttl; change `run` of serve in the stack's file and `pulumi up -s serve-l4` for"
-        " a new one" in told
-    )
+    assert "UTC by its ttl; `gpus rerun serve -s serve-l4 --up` starts a new one" in told
     made.destroy()
     assert "nothing of stack serve-l4 runs" in made.gpus("ps", "-s", "serve-l4")
 

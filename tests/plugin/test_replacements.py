@@ -27,7 +27,7 @@ def test_b42_edits(project) -> None:
     assert said.index("deleted original") < said.index(": acquired")
     assert [machine["name"] for machine in made.machines()] != [name]
     assert made.cluster()["outputs"]["gpu_type"] == "T4"
-    made.edit("gpu: T4:1", "gpu: T4:1\n      run: second")
+    made.edit("gpu: T4:1", "gpu: T4:1\n      triggers: {rerun: 1}")
     made.up("--replace", made.cluster()["urn"])
     assert len(made.machines()) == 1
     made.destroy()

@@ -321,7 +321,7 @@ def test_an_ec2_machine_fetches_its_own(tmp_path) -> None:
         "options.gcp.password",
         "labels.token",
         "options.modal.command",
-        "run",
+        "regions",
         "gpu",
         "regions[0]",
     ],
@@ -339,7 +339,7 @@ def test_a_value_that_looks_like_a_secret_is_refused_and_not_shown(where) -> Non
         "options.modal.command": {
             "options": {"modal": {"command": f"HF_TOKEN={CANARY} python train.py"}}
         },
-        "run": {"run": CANARY},
+        "regions": {"regions": CANARY},
         "gpu": {"gpu": CANARY},
         "regions[0]": {"regions": [CANARY]},
     }

@@ -207,7 +207,7 @@ def test_b44_preview_of_update_touches_nothing(servicer, monkeypatch) -> None:
 
 
 def test_update_and_reclaim(servicer, monkeypatch) -> None:
-    """A bump of `reclaim` calls the engine's reclaim; every other edit its update, under the same
+    """A raised `triggers.reclaim` calls the engine's reclaim; every other edit its update, under the same
     id.
     """
     updates, reclaims = (
@@ -229,7 +229,7 @@ def test_update_and_reclaim(servicer, monkeypatch) -> None:
         id=ID,
         olds=state(),
         old_inputs=struct(INPUTS),
-        news=struct({**INPUTS, "reclaim": "now"}),
+        news=struct({**INPUTS, "triggers": {"reclaim": 1}}),
     )
     assert (len(updates), len(reclaims)) == (1, 1)
 

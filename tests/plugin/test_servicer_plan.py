@@ -110,12 +110,12 @@ def test_the_plan_of_what_ended_says_so(servicer) -> None:
     said = result(plan(servicer, urn=URN))
     assert (
         said["change"]
-        == "none: it ended at 2027-01-16T04:00:00Z by its ttl; change `run` to get a new one"
+        == "none: it ended at 2027-01-16T04:00:00Z by its ttl; `gpus rerun train -s STACK` gets a new one"
     )
     keeps = {**INPUTS, "ttl": "20h", "on_ttl": "keep"}
     diffed(servicer, keeps, state(status="ended"), keeps)
     assert "its disk is kept, and billed" in result(plan(servicer, urn=URN))["change"]
-    diffed(servicer, {**INPUTS, "run": "2"}, state(status="ended"))
+    diffed(servicer, {**INPUTS, "triggers": {"rerun": 1}}, state(status="ended"))
     said = result(plan(servicer, urn=URN))
     assert said["change"].startswith(
         "REPLACES gcp us-central1-a a3-highgpu-8g H100:8 spot, which ended at 2027-01-16T04:00:00Z"
@@ -291,7 +291,7 @@ def test_the_plan_of_a_reclaim_tells_the_overlap(servicer) -> None:
     old = {**INPUTS, "fallback": ["A100-80GB:8"]}
     diffed(
         servicer,
-        {**old, "reclaim": "now"},
+        {**old, "triggers": {"reclaim": 1}},
         state(gpu_type="A100-80GB", machine_type="a2-ultragpu-8g", entry=1),
         old,
     )

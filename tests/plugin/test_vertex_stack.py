@@ -39,8 +39,7 @@ def test_a_custom_job_from_preview_to_destroy(project) -> None:
         "the job is done (exit code 0)" in said and made.cluster()["outputs"]["status"] == "ended"
     )
     assert "unchanged" in made.up() and made.seen()["mutations"] == before and made.machines() == []
-    made.edit('run: "1"', 'run: "2"')
-    made.up()
+    made.gpus("rerun", "train", "-s", "job-vertex", "--up", "--yes")
     assert made.cluster()["outputs"]["status"] == "running" and len(made.machines()) == 1
     made.destroy()
     assert made.machines() == []

@@ -26,7 +26,7 @@ def test_a_volume_outlives_its_machines_and_its_stack_until_its_data_may_go(proj
     assert first["outputs"]["price_usd_per_month"] == 20
     before = made.cluster()["outputs"]
     assert before["zone"] == "us-central1-a"
-    made.edit("kind: job", "kind: job\n      run: again")
+    made.edit("kind: job", "kind: job\n      triggers: {rerun: 1}")
     made.up()
     assert made.cluster()["outputs"]["generation"] != before["generation"]
     assert made.resources()[VOLUME]["id"] == first["id"]

@@ -207,7 +207,7 @@ def test_b34_a_watch_ends_what_is_idle_where_no_timer_can(project) -> None:
 
 def test_b34_an_idle_machine_with_a_timer_is_ended_and_its_rest_deleted(project) -> None:
     """Google stops a machine that powered itself off: the next `up` deletes the rest, says that it
-    ended, and buys nothing; `run` gets a new one.
+    ended, and buys nothing; a rerun gets a new one.
     """
     made = project("serve-l4")
     made.edit("gpu: L4:1", "gpu: L4:1\n      idle_after: 1h")
@@ -220,7 +220,7 @@ def test_b34_an_idle_machine_with_a_timer_is_ended_and_its_rest_deleted(project)
     assert made.cluster()["outputs"]["status"] == "ended"
     made.up()
     assert made.machines() == []
-    made.edit("idle_after: 1h", "idle_after: 1h\n      run: again")
+    made.edit("idle_after: 1h", "idle_after: 1h\n      triggers: {rerun: 1}")
     made.up()
     assert len(made.machines()) == 1
     made.destroy()

@@ -176,7 +176,7 @@ def test_the_fingerprint_leaves_out_policy() -> None:
         {"labels": {"team": "x"}},
         {"spot": "prefer"},
         {"providers": ["gcp"]},
-        {"reclaim": "now"},
+        {"triggers": {"reclaim": 1}},
     ):
         assert (
             read_cluster("train", {"gpu": "H100:8", **policy}).fingerprint() == base.fingerprint()
@@ -187,7 +187,7 @@ def test_the_fingerprint_leaves_out_policy() -> None:
         {"nodes": 2},
         {"disk_gib": 200},
         {"options": {"gcp": {"image": "x"}}},
-        {"run": 2},
+        {"triggers": {"rerun": 2}},
     ):
         assert (
             read_cluster("train", {"gpu": "H100:8", **substance}).fingerprint()
@@ -218,8 +218,8 @@ BOOLEANS = (
         "wait",
         "ttl",
         "idle_after",
-        "run",
-        "reclaim",
+        "triggers.rerun",
+        "triggers.reclaim",
         "nodes",
         "disk_gib",
         "max_price_per_hour",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.engine.messages import rerun_command
 from providers.engine.reconcile import drift
 from providers.engine.reconcile.status import REPLACE_ALL, REPLACE_NODE, REPORT
 from providers.model import duration
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from providers.engine.record import ClusterRecord
-
 
 NOTHING = "none"
 """What a change begins with that changes nothing."""
@@ -131,20 +131,21 @@ def stays_failed(case: PreviewCase) -> str:
         return _still(case.record)
     cost = per_hour(case.record.price.micro_usd)
     failed = f"{what(case.record)} has failed and stays"
-    return f"{NOTHING}: {failed}, at {cost}; change `run` for a new one"
+    return f"{NOTHING}: {failed}, at {cost}; {rerun_command(case.record.cluster)} gets a new one"
 
 
 def stays_ended(case: PreviewCase) -> str:
     """When its limit ended it, and how to get a new one."""
     disk = "; its disk is kept, and billed, until then or destroy" if case.on_ttl == "keep" else ""
-    at = _ended_at(case.record)
-    return f"{NOTHING}: it ended{at} by its ttl; change `run` to get a new one{disk}"
+    at, again = _ended_at(case.record), rerun_command(case.record.cluster)
+    return f"{NOTHING}: it ended{at} by its ttl; {again} gets a new one{disk}"
 
 
 def stays_done(case: PreviewCase) -> str:
     """How the job ended."""
     how = "has succeeded" if case.record.status == ENDED else "has failed"
-    return f"{NOTHING}: the job {how}, nothing runs; change `run` for another one"
+    again = rerun_command(case.record.cluster)
+    return f"{NOTHING}: the job {how}, nothing runs; {again} starts another"
 
 
 # What a replacement takes away

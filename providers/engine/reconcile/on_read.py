@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.messages import LIMIT, why_ended
+from providers.engine.messages import LIMIT, rerun_command, why_ended
 from providers.engine.reconcile.lost_place import block_lost_place
 from providers.engine.reconcile.status import drift_does
 from providers.engine.record import kept_stopped, runs_on
@@ -99,8 +99,8 @@ def stays_so(case: ReadCase) -> ClusterRecord:
     if case.before.kind == "machine" and not kept_stopped(case.before):
         case.report(
             "warning",
-            f"{after.status}{_because(after)}; it stays so: change `run` for a new one, or start it"
-            " at its cloud",
+            f"{after.status}{_because(after)}; it stays so: start it at its cloud, or"
+            f" {rerun_command(case.before.cluster)} gets a new one",
         )
     return after
 
@@ -124,7 +124,9 @@ def done(case: ReadCase) -> ClusterRecord:
         return after
     if after.status == FAILED:
         why = next((node.detail for node in nodes if node.detail), "no reason given")
-        case.report("warning", f"the job failed: {why}; change `run` for a new one")
+        case.report(
+            "warning", f"the job failed: {why}; {rerun_command(before.cluster)} starts a new one"
+        )
         return after
     detail = next((f" ({node.detail})" for node in nodes if node.detail), "")
     if all(node.status == GONE for node in nodes):

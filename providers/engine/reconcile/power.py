@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.desired import ttl
-from providers.engine.messages import trimmed
+from providers.engine.messages import rerun_command, trimmed
 from providers.engine.reconcile.status import with_status
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
@@ -80,7 +80,8 @@ def _refused(record: ClusterRecord, state: str, error: CloudError, *, undone: bo
         return f"{record.cluster}: could not be stopped, so it runs on: {trimmed(error)}{rest}"
     where = record.placement.where
     todo = (
-        "try again later, or change `run` for a new machine elsewhere, which loses this one's disk"
+        f"try again later, or {rerun_command(record.cluster)} gets a new machine elsewhere, which"
+        " loses this one's disk"
     )
     return (
         f"{record.cluster}: could not be started again in {where}, so it stays stopped, and in the"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from providers.engine.messages import rerun_command
 from providers.engine.readiness.access import key_probe
 from providers.engine.readiness.handover import peers_of, rerun, written
 from providers.engine.readiness.workload import until_working
@@ -184,6 +185,7 @@ def _nothing_there(after: ClusterRecord, well: int) -> ClusterRecord:
     place = after.placement
     reason = (
         f"degraded: {well} of {place.nodes} replicas serve, and {after.provider} sells nothing more"
-        f" in {place.where}; the next `up` asks again, a change of `run` places all of them anew"
+        f" in {place.where}; the next `up` asks again,"
+        f" {rerun_command(after.cluster)} places all of them anew"
     )
     return after._replace(reasons=(reason,))

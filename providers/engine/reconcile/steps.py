@@ -109,7 +109,7 @@ STEPS = {
         replaces=on_preview.not_replaced,
         observed="failed",
         records="status `failed`, and a warning",
-        next_up="nothing; an edit of the cluster, or a change of `run`, replaces it",
+        next_up="nothing; an edit of the cluster, or `gpus rerun`, replaces it",
     ),
     Condition.STOPPING: Step(
         read=on_read.as_observed,
@@ -119,7 +119,7 @@ STEPS = {
         replaces=on_preview.not_replaced,
         observed="is being stopped, and not by you",
         records="status `stopping`",
-        next_up="nothing; an edit of the cluster, or a change of `run`, replaces it",
+        next_up="nothing; an edit of the cluster, or `gpus rerun`, replaces it",
     ),
     Condition.HALTED: Step(
         read=on_read.stays_so,
@@ -129,7 +129,7 @@ STEPS = {
         replaces=on_preview.not_replaced,
         observed="stopped at its cloud, though you declare it running",
         records="status `stopped`, and a warning",
-        next_up="nothing; an edit of the cluster, or a change of `run`, replaces it",
+        next_up="nothing; an edit of the cluster, or `gpus rerun`, replaces it",
     ),
     Condition.STOPPED: Step(
         read=on_read.as_observed,
@@ -149,7 +149,7 @@ STEPS = {
         replaces=on_preview.not_replaced,
         observed="ended by its own limit",
         records="status `ended`",
-        next_up="nothing; a change of `run` gets a new one",
+        next_up="nothing; `gpus rerun` gets a new one",
     ),
     Condition.DONE: Step(
         read=on_read.done,
@@ -159,7 +159,7 @@ STEPS = {
         replaces=on_preview.not_replaced,
         observed="a job that has ended, successfully or not",
         records="status `ended` or `failed`",
-        next_up="releases its machine, unless it is to be kept; a change of `run` gets a new one",
+        next_up="releases its machine, unless it is to be kept; `gpus rerun` gets a new one",
     ),
     Condition.GONE: Step(
         read=on_read.gone,

@@ -416,7 +416,7 @@ class Vertex(OwnAccount):
         if change:
             text = (
                 f"vertex: wanted {', '.join(sorted(change))} of {handle.native_id} changed, but a"
-                " custom job takes no edits; bump `run` for a new one"
+                " custom job takes no edits; `gpus rerun` starts a new one"
             )
             raise Unsupported(text, provider=PROVIDER, code="update", block_s=0.0)
 

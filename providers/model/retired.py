@@ -1,0 +1,38 @@
+"""What earlier releases spelled in another way: refused in a declaration, with the present form
+named, and read as that in a state. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from providers.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COMMANDS = {
+    "run": ("a new run", "rerun"),
+    "reclaim": ("the preferred choice while a fallback runs", "reclaim"),
+}
+"""The fields that became commands: what each asks for, and the command."""
+
+
+def field(path: str, name: str, cluster: object) -> Problem | None:
+    """The refusal of a cluster's field that has become a command; None for another name."""
+    if name not in COMMANDS:
+        return None
+    what, command = COMMANDS[name]
+    return Problem(
+        path,
+        f"a command that asks for {what}",
+        repr(name),
+        f"remove it, and run: gpus {command} {cluster or 'NAME'} -s STACK",
+    )
+
+
+def renewed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster's inputs from a state, in the present spelling, so that an edit of the spelling
+    alone is no edit of the cluster.
+    """
+    return {key: value for key, value in inputs.items() if key not in COMMANDS}

@@ -1,0 +1,39 @@
+"""Spellings of earlier releases: a declaration with one is refused with the present one, and a
+state with one is read as that, so that nothing is replaced for a spelling.
+"""
+
+import pytest
+from pulumi.runtime.proto import provider_pb2
+
+from tests.plugin.servicer_rig import ID, INPUTS, call, state, struct
+
+
+@pytest.mark.parametrize(
+    ("old", "path", "words"),
+    [
+        ({"run": "2"}, "run", "remove it, and run: gpus rerun train -s STACK"),
+        ({"reclaim": "now"}, "reclaim", "remove it, and run: gpus reclaim train -s STACK"),
+    ],
+)
+def test_an_old_spelling_is_refused_with_the_present_one(servicer, old, path, words) -> None:
+    """One problem, at its path."""
+    response = call(servicer, "Check", news=struct({**INPUTS, **old}))
+    (failure,) = response.failures
+    assert failure.property == path and words in failure.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "present"), [({"run": "2"}, {}), ({"reclaim": "now"}, {}), ({"run": 7}, {})]
+)
+def test_a_state_with_an_old_spelling_is_no_edit(servicer, old, present) -> None:
+    """The machine stays, and nothing is updated."""
+    call(servicer, "Check", news=struct({**INPUTS, **present}))
+    response = call(
+        servicer,
+        "Diff",
+        id=ID,
+        olds=state(),
+        old_inputs=struct({**INPUTS, **old}),
+        news=struct({**INPUTS, **present}),
+    )
+    assert response.changes == provider_pb2.DiffResponse.DIFF_NONE and not response.replaces
