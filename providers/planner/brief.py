@@ -95,7 +95,10 @@ def _passed_over(plan: Plan, chosen: int) -> str:
     rules.
     """
     texts = []
+    acceptable = {each.entry for each in plan.candidates}
     for index, entry in enumerate(plan.ask.entries[:chosen]):
+        if index in acceptable:
+            continue
         counts = plan.counted(index)
         why = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
         texts.append(

@@ -93,6 +93,14 @@ def test_choices_that_were_passed_over_say_by_which_rules() -> None:
     assert "instead of  H200:8: no place is acceptable (none is listed)" in text
 
 
+def test_a_choice_that_is_only_dearer_was_not_passed_over() -> None:
+    """Where the price decides over all choices, an earlier one has places too."""
+    cheap = offer("alpha", "a-2", 1)._replace(gpu_type="L4", gpu_count=1.0)
+    entries = (Choice("H100", 8), Choice("L4", 1))
+    text = brief.as_text(plan([*OFFERS, cheap], entries=entries, rank=PRICE), 200)
+    assert "buys        alpha a-2 m8 L4:1" in text and "instead of" not in text
+
+
 def test_nothing_acceptable_shows_the_whole_plan() -> None:
     """Then what was refused decides."""
     made = plan(max_price_micro_usd=1)
