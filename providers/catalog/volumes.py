@@ -35,7 +35,24 @@ def _prices() -> dict[tuple[str, str, str], VolumePrice]:
 
 def price(spec: VolumeSpec) -> VolumePrice | None:
     """The price of such a volume; None where no source has one."""
-    return _prices().get((spec.provider, spec.type, spec.region))
+    return rate(spec.provider, spec.type, spec.region)
+
+
+def rate(provider: str, kind: str, region: str) -> VolumePrice | None:
+    """The price of a GiB of this kind of disk at a region; None where no source has one."""
+    return _prices().get((provider, kind, region))
+
+
+def row(provider: str, kind: str, region: str) -> str:
+    """The bundled row of that price; empty where there is none."""
+    return next(
+        (
+            ",".join(fields)
+            for fields in lines("volumes.csv")
+            if fields[:3] == [provider, kind, region]
+        ),
+        "",
+    )
 
 
 def words(spec: VolumeSpec) -> str:

@@ -12,7 +12,7 @@ from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from providers.model.offer import Offer
 
@@ -22,7 +22,6 @@ _WANTED = "PROVIDER/PLACE/MACHINE, then /GPU:COUNT and /CAPACITY if you like"
 def run_explain(options: argparse.Namespace) -> int:
     """Prints the arithmetic and the source rows of each offer of that name; OK."""
     from providers import api
-    from providers.catalog.offers import rows_of
 
     words = options.candidate.split("/")
     if not 3 <= len(words) <= 5 or not all(words):
@@ -50,7 +49,7 @@ def run_explain(options: argparse.Namespace) -> int:
                 )
             ]
         )
-    offers = [market.offer(row) for row in matches]
+    offers = [_all_in(market.offer(row)) for row in matches]
     if options.json:
         print_json(
             [
@@ -62,14 +61,34 @@ def run_explain(options: argparse.Namespace) -> int:
                     "parts": offer.parts or None,
                     "left_out": offer.left_out or None,
                     "restriction": offer.restriction or None,
-                    "rows": [{"file": file, "line": line} for file, line in rows_of(offer)],
+                    "rows": [{"file": file, "line": line} for file, line in rows],
                 }
-                for offer in offers
+                for offer, rows in offers
             ]
         )
         return OK
-    print("\n\n".join("\n".join(_lines(offer, rows_of(offer))) for offer in offers))
+    print("\n\n".join("\n".join(_lines(*each)) for each in offers))
     return OK
+
+
+def _all_in(offer: Offer) -> tuple[Offer, Sequence[tuple[str, str]]]:
+    """The offer with the disk that is ordered where nothing asks for another, and its rows."""
+    from providers.adapters import registry
+    from providers.catalog import volumes
+    from providers.catalog.offers import rows_of
+    from providers.engine.market.host_fit import hosting
+    from providers.model.ask import Ask, Choice
+    from providers.planner.rules import with_disk
+
+    rows, price = rows_of(offer), offer.node_micro_usd
+    choice = Choice(offer.gpu_type, int(offer.gpu_count))
+    host = hosting(Ask((choice,)), registry.manifests())(choice, offer.provider, offer.machine_type)
+    if price is None or host is None or host.bought is None:
+        return offer, rows
+    micro_usd, disk = host.bought.cost(offer.region)
+    row = volumes.row(offer.provider, host.bought.kind, offer.region)
+    more = (("volumes.csv", row),) if row else ()
+    return with_disk(offer, int(price) + micro_usd, disk), (*rows, *more)
 
 
 def _lines(offer: Offer, rows: Iterable[tuple[str, str]]) -> Iterable[str]:

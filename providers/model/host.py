@@ -29,8 +29,11 @@ class Host(NamedTuple):
     disk: str = ""
     """What kind of disk it is, for messages: `gp3`."""
     micro_usd_per_gib_month: int | None = None
-    """What a GiB costs in a month of 730 hours; None where the price of the machine holds the disk.
+    """What a GiB costs in a month of 730 hours where the catalog has no rate of the region; None
+    where the price of the machine holds the disk.
     """
+    priced_in: str = ""
+    """The region whose rate that is."""
     micro_usd_per_month: int = 0
     """What the disk costs besides, whatever its size: speed bought with it."""
     write_mib_s: float = 0.0

@@ -228,7 +228,7 @@ def _cap(refusal: _Refusal) -> tuple[str, str]:
     )
     node = own if own is not None else rules.known(offer.node_micro_usd, refusal.skills)
     if own is None and node is not None and (host := refusal.host) is not None:
-        node += host.micro_usd
+        node += host.cost(offer.region)[0]
     return (
         f"at most {per_hour(ask.max_price_micro_usd)}",
         f"{per_hour(None if node is None else node * refusal.entry.nodes)}, above the cap",

@@ -302,13 +302,4 @@ def _priced(offer: Offer, item: rules.Accepted) -> Offer:
         return offer._replace(
             node_micro_usd=item.node_micro_usd, price_source=rules.OVERRIDE_SOURCE, price_as_of=""
         )
-    if not item.disk:
-        return offer
-    rest = "; ".join(
-        part for part in offer.left_out.split("; ") if part not in {"boot disk", "EBS volumes"}
-    )
-    return offer._replace(
-        node_micro_usd=item.node_micro_usd,
-        parts=f"{offer.parts or 'machine'} + {item.disk}",
-        left_out=rest,
-    )
+    return rules.with_disk(offer, item.node_micro_usd, item.disk)

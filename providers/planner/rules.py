@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from providers.catalog.table import OfferTable
     from providers.model.ask import Ask, Choice, PriceOverride
     from providers.model.capability import Capabilities
+    from providers.model.offer import Offer
     from providers.model.place import Block
 
 RULES = (
@@ -109,6 +110,9 @@ PASSED = len(RULES)
 NOT_ASKED = frozenset((GPU_COUNT, CAPACITY, REGION, PROVIDER, MARKETPLACE))
 """Rules that leave out what the declaration does not ask for: no place that it could have had."""
 
+_BOOT_DISKS = frozenset(("boot disk", "EBS volumes"))
+"""What price lists call the disk of a machine among what they leave out."""
+
 OVERRIDE_SOURCE = "prices.overrides"
 """`price_source` of an offer whose price the user gave."""
 
@@ -132,7 +136,7 @@ class Fitting(Protocol):
 
 class Hosting(Protocol):
     """What a provider's machine type means for an entry: why its disk or its driver will not do,
-    and what the disk costs on top of the offer.
+    and what the disk costs on top of the offer at a region: micro-dollars an hour, and in words.
     """
 
     @property
@@ -141,11 +145,7 @@ class Hosting(Protocol):
     @property
     def driver(self) -> str: ...
 
-    @property
-    def micro_usd(self) -> int: ...
-
-    @property
-    def parts(self) -> str: ...
+    def cost(self, region: str) -> tuple[int, str]: ...
 
 
 class Terms(NamedTuple):
@@ -242,6 +242,17 @@ class Overrides:
             ):
                 return override.micro_usd
         return None
+
+
+def with_disk(offer: Offer, node_micro_usd: int, disk: str) -> Offer:
+    """The offer at its price with the disk that is ordered, which is no longer left out; as it was
+    where `disk` is empty.
+    """
+    if not disk:
+        return offer
+    parts = f"{offer.parts or 'machine'} + {disk}"
+    rest = "; ".join(part for part in offer.left_out.split("; ") if part not in _BOOT_DISKS)
+    return offer._replace(node_micro_usd=node_micro_usd, parts=parts, left_out=rest)
 
 
 def known(price: object, skills: Capabilities | None) -> int | None:

@@ -215,7 +215,8 @@ class _Judge:
         )
         if listed is None or host is None:
             return None if listed is None else _Cost(listed, overridden=False, disk="")
-        return _Cost(listed + host.micro_usd, overridden=False, disk=host.parts)
+        micro_usd, words = host.cost(columns.region[row])
+        return _Cost(listed + micro_usd, overridden=False, disk=words)
 
 
 class _Seller(NamedTuple):

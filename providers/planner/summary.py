@@ -111,6 +111,10 @@ def best_rows(plan: Plan) -> list[ProviderRow]:
             rows[candidate.provider] = ProviderRow(candidate, "", tuple(notes))
     for provider, (rule, entry, row) in sorted(_cheapest_refused(plan, rows).items()):
         chosen, offer = plan.ask.entries[entry], plan.offers.offer(row)
+        host = plan.terms.hosted and plan.terms.hosted(chosen, provider, offer.machine_type)
+        if host and offer.node_micro_usd is not None:
+            micro_usd, disk = host.cost(offer.region)
+            offer = rules.with_disk(offer, offer.node_micro_usd + micro_usd, disk)
         price = (offer.node_micro_usd or 0) * chosen.nodes
         found = plan.explain(rule, entry, row)[1]
         rows[provider] = ProviderRow(Candidate(0, entry, offer, chosen.nodes, "", price), found)

@@ -117,7 +117,7 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk) -> None:
             record.reasons,
         ),
     ) == ("aws", "use1-az1", "p5.48xlarge", "H100", 8, "running", ())
-    assert record.price.micro_usd == 55_040_000 and [
+    assert record.price.micro_usd == 55_050_959 and [
         attempt.provider for attempt in record.attempts
     ] == [
         "gcp",

@@ -13,7 +13,7 @@ def test_replicas_are_planned_and_edited_one_after_the_other(project) -> None:
     said = made.preview()
     assert "L4:1; 3 replicas, on-demand" in said
     assert "3 x g2-standard-4 L4:1 on-demand" in said
-    assert "$2.11/h, " in said and "each node $0.7045/h" in said
+    assert "$2.16/h, " in said and "each node $0.7196/h" in said
     made.up()
     machines = [each["name"] for each in made.machines()]
     assert len(machines) == 3

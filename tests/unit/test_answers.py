@@ -33,7 +33,7 @@ def test_answers_are_short_and_named() -> None:
     offers, plan = p.offers("H100:8"), p.plan("H100:8", providers=["aws"])
     cluster = p.Cluster(name="ft", gpu="H100:8", ttl="20h")
     assert repr(offers).startswith(f"<Offers: {len(offers):,}, from {offers[0].provider} ")
-    assert repr(plan).startswith("<Plan: aws use1-az1 p5.48xlarge H100:8 on-demand $55.04/h, ")
+    assert repr(plan).startswith("<Plan: aws use1-az1 p5.48xlarge H100:8 on-demand $55.05/h, ")
     assert repr(cluster) == "Cluster(name='ft', gpu='H100:8', ttl='20h')"
     assert repr(p.plan("H100:8", max_price_per_hour=0.01)) == "<Plan: no acceptable place>"
     assert all(len(repr(each)) < 120 for each in (offers, offers[0], plan, cluster))

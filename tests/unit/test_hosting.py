@@ -8,6 +8,7 @@ import providers
 from providers.adapters import registry
 from providers.adapters.clore import market
 from providers.adapters.clore.options import Options
+from providers.catalog import volumes
 from providers.cli.stackfile import read as read_stack
 from providers.engine.market import host_fit
 from providers.engine.record import ClusterRecord
@@ -56,35 +57,65 @@ def test_an_undeclared_disk_is_sized_to_system_image_weights_and_room(
     assert host_fit.with_disk(Setup(), found).disk_gib == found.disk_gib
 
 
-def test_the_price_holds_a_disk_that_is_sized_or_declared(market_now) -> None:
-    """What the disk costs is in the price, with its size and kind in words, and no longer among
-    what is left out.
+def test_the_price_holds_the_disk_that_is_ordered(market_now) -> None:
+    """The default one, one that is sized to the workload and a declared one: with size, kind and
+    the date of its rate in words, and no longer among what is left out.
     """
     sized = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], workload=LLAMA_70B)
     plain = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine")
     first, same = present(sized.best), present(plain.best)
-    assert present(first.micro_usd) - present(same.micro_usd) == round(230 * 100_000 / 730)
-    assert (
-        "+ 230 GiB pd-balanced $0.0315/h" in first.offer.parts
-        and "boot disk" not in first.offer.left_out
-    )
-    assert "boot disk" in same.offer.left_out
+    more = round(230 * 100_000 / 730) - round(100 * 100_000 / 730)
+    assert present(first.micro_usd) - present(same.micro_usd) == more
+    assert "+ 230 GiB pd-balanced $0.0315/h (2025-03-06)" in first.offer.parts
+    assert "+ 100 GiB pd-balanced $0.0137/h (2025-03-06)" in same.offer.parts
+    assert "boot disk" not in first.offer.left_out + same.offer.left_out
     declared = planned(market_now, gpu="L4:1", providers=["aws"], kind="machine", disk_gib=500)
-    assert (
-        "+ 500 GiB gp3 $0.0548/h" in present(declared.best).offer.parts
-        and "EBS" not in present(declared.best).offer.left_out
-    )
+    offer = present(declared.best).offer
+    assert "+ 500 GiB gp3 $0.0548/h (2026-11)" in offer.parts and "EBS" not in offer.left_out
+
+
+def test_a_disk_costs_what_its_region_asks_and_an_assumed_rate_is_told() -> None:
+    """Zurich's disks are dearer than Iowa's; where no source has a rate, the first region's is
+    taken and said.
+    """
+    found = present(hosted("gcp", "g2-standard-4"))
+    assert found.cost("us-central1") == (13_699, "100 GiB pd-balanced $0.0137/h (2025-03-06)")
+    assert found.cost("europe-west6")[0] == round(100 * 130_000 / 730)
+    assumed = "100 GiB gp3 $0.0110/h (at the rate of us-east-1)"
+    assert present(hosted("aws", "g6.xlarge")).cost("eu-central-1") == (10_959, assumed)
+    assert present(hosted("modal", "container-1")).cost("any") == (0, "")
+
+
+@pytest.mark.parametrize("provider", ["gcp", "aws"])
+def test_the_rate_that_is_assumed_is_the_catalogs_of_its_region(provider) -> None:
+    """One price of one disk: the adapter's own figure is for regions that no source has."""
+    machine = {"gcp": "a3-highgpu-8g", "aws": "p5.48xlarge"}[provider]
+    for kind in ("pd-balanced", "pd-ssd", "hyperdisk-balanced", "gp3"):
+        option = {"gcp": "boot_disk_type", "aws": "volume_type"}[provider]
+        host = present(registry.manifests()[provider].limits.host)(machine, {option: kind})
+        listed = volumes.rate(provider, present(host).disk, present(host).priced_in)
+        assert present(listed).micro_usd_per_gib == present(host).micro_usd_per_gib_month
+
+
+def test_places_are_ranked_by_their_price_with_the_disk(market_now) -> None:
+    """A large disk makes a place with cheap disks the cheaper one."""
+
+    def order(size):
+        plan = planned(market_now, gpu="L4:1", kind="machine", rank="price", disk_gib=size)
+        assert [each.micro_usd for each in plan.candidates] == sorted(
+            present(each.micro_usd) for each in plan.candidates
+        )
+        return [each.offer.id for each in plan.candidates]
+
+    assert order(100) != order(20_000)
 
 
 def test_the_price_cap_holds_with_the_disk(market_now) -> None:
     """A place that costs exactly the cap without its disk is above it with it; the refusal names
     the whole.
     """
-    bare = present(
-        present(
-            planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine").best
-        ).price_usd_per_hour
-    )
+    plain = planned(market_now, gpu="A100-80GB:4", providers=["gcp"], kind="machine")
+    bare = present(present(plain.best).price_usd_per_hour)
     plan = planned(
         market_now,
         gpu="A100-80GB:4",
@@ -92,8 +123,9 @@ def test_the_price_cap_holds_with_the_disk(market_now) -> None:
         workload=LLAMA_70B,
         max_price_per_hour=bare,
     )
+    whole = bare + 0.0315 - 0.0137
     assert plan.best is None and any(
-        f"${bare + 0.0315:,.2f}/h, above the cap" in text for text in refused(plan, "price-cap")
+        f"${whole:,.2f}/h, above the cap" in text for text in refused(plan, "price-cap")
     )
 
 

@@ -65,6 +65,7 @@ def host(_machine_type: str, section: Mapping[str, object]) -> Host:
         most_gib=kind.most_gib,
         disk=options.volume_type,
         micro_usd_per_gib_month=kind.micro_usd_per_gib_month,
+        priced_in="us-east-1",
         micro_usd_per_month=speed,
         write_mib_s=float(options.volume_throughput or kind.write_mib_s),
         driver=0 if own else DRIVER,

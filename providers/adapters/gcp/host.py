@@ -65,6 +65,7 @@ def host(machine_type: str, section: Mapping[str, object]) -> Host | None:
         most_gib=MOST_DISK_GIB,
         disk=name,
         micro_usd_per_gib_month=kind.micro_usd_per_gib_month,
+        priced_in="us-central1",
         write_mib_s=kind.write_mib_s,
         write_mib_s_per_gib=kind.write_mib_s_per_gib,
         driver=int(driver[1]) if driver else 0,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.catalog import volumes
 from providers.engine.record import DISK
 from providers.model.duration import text as duration_text
 from providers.model.money import HOURS_PER_MONTH, per_hour
@@ -28,19 +29,48 @@ WAIT_SPARE = 1.3
 """A `wait` that is proposed has so much more than the estimate, in steps of five minutes."""
 
 
+class Disk(NamedTuple):
+    """The disk that is ordered: of a provider's kind, with the rate in micro-dollars for a GiB and
+    month that holds where the catalog has none of the region, and what it costs besides a month.
+    """
+
+    provider: str
+    kind: str
+    size_gib: int
+    micro_usd_per_gib: int
+    priced_in: str
+    micro_usd_per_month: int
+
+    def cost(self, region: str) -> tuple[int, str]:
+        """Micro-dollars an hour at a region, and in words with the date of the rate."""
+        return _cost(self, region)
+
+
+@lru_cache(maxsize=4096)
+def _cost(disk: Disk, region: str) -> tuple[int, str]:
+    listed = volumes.rate(disk.provider, disk.kind, region)
+    each = disk.micro_usd_per_gib if listed is None else listed.micro_usd_per_gib
+    micro = round((disk.size_gib * each + disk.micro_usd_per_month) / HOURS_PER_MONTH)
+    since = f"at the rate of {disk.priced_in}" if listed is None else listed.as_of
+    return micro, f"{disk.size_gib:,} GiB {disk.kind} {per_hour(micro)} ({since})"
+
+
 class Hosted(NamedTuple):
     """What a machine type means for a choice. `disk` and `driver` say why it will not do.
 
-    `disk_gib` is what is ordered (None: the adapter's default), `micro_usd` its price for each node
-    and hour, `parts` that price in words.
+    `disk_gib` is what is ordered (None: the adapter's default), `bought` the disk that is paid for
+    (None: the price of the machine holds it).
     """
 
     disk: str = ""
     driver: str = ""
     disk_gib: int | None = None
-    micro_usd: int = 0
-    parts: str = ""
+    bought: Disk | None = None
     note: str = ""
+
+    def cost(self, region: str) -> tuple[int, str]:
+        """What the disk of a node costs an hour at a region, and in words."""
+        return (0, "") if self.bought is None else self.bought.cost(region)
 
 
 def hosting(
@@ -60,11 +90,7 @@ def hosting(
             machine_type,
             section if section is not None and not manifest.check_options(section) else {},
         )
-        return (
-            None
-            if known is None
-            else _hosted(ask, entry, known, f"{provider} {known.image}".strip())
-        )
+        return None if known is None else _hosted(ask, entry, known, provider)
 
     return hosted
 
@@ -125,12 +151,12 @@ def asked(ask: Ask, manifest: Manifest | None) -> Ask:
     )
     if known is None:
         return ask
-    sizes = [_hosted(ask, entry, known, "").disk_gib for entry in ask.entries]
+    sizes = [_hosted(ask, entry, known, manifest.name).disk_gib for entry in ask.entries]
     least = None if None in sizes else min(size for size in sizes if size is not None)
     return ask._replace(disk_gib=least, image=disk.image(ask.workload))
 
 
-def _hosted(ask: Ask, entry: Choice, host: Host, where: str) -> Hosted:
+def _hosted(ask: Ask, entry: Choice, host: Host, provider: str) -> Hosted:
     declared = ask.disk_gib
     if declared is not None and declared < host.image_gib:
         why = f"disk_gib is {declared}, the boot image {host.image} takes {host.image_gib} GiB"
@@ -139,9 +165,9 @@ def _hosted(ask: Ask, entry: Choice, host: Host, where: str) -> Hosted:
         return Hosted(
             f"disk_gib is {declared:,}, the largest {host.disk} has {host.most_gib:,} GiB"
         )
-    driver = _driver(ask, host, where)
+    driver = _driver(ask, host, f"{provider} {host.image}".strip())
     if ask.workload is None:
-        return _bought(declared, host)._replace(driver=driver)
+        return _bought(declared, host, provider)._replace(driver=driver)
     from providers.workloads.sizing import disk as disks
 
     need = disks.needed(ask.workload, entry.override)
@@ -164,7 +190,9 @@ def _hosted(ask: Ask, entry: Choice, host: Host, where: str) -> Hosted:
             driver,
         )
     found = _bought(
-        None if size is not None and declared is None and size == host.default_gib else size, host
+        None if size is not None and declared is None and size == host.default_gib else size,
+        host,
+        provider,
     )
     note = ""
     if ask.kind == "service" and need.weights:
@@ -206,15 +234,13 @@ def _driver(ask: Ask, host: Host, where: str) -> str:
     return images.undriven(image, host.driver, where) if image else ""
 
 
-def _bought(size: int | None, host: Host) -> Hosted:
-    """A disk of that size with its price. None: the default one, which the price leaves out."""
-    if not host.sized:
-        return Hosted()
-    if size is None or host.micro_usd_per_gib_month is None:
-        return Hosted(disk_gib=size)
-    micro = round(
-        (size * host.micro_usd_per_gib_month + host.micro_usd_per_month) / HOURS_PER_MONTH
-    )
+def _bought(size: int | None, host: Host, provider: str) -> Hosted:
+    """A disk of that size with its price. None: the default one."""
+    each = host.micro_usd_per_gib_month
+    if not host.sized or each is None:
+        return Hosted(disk_gib=size if host.sized else None)
+    ordered = size or host.default_gib
+    more = host.micro_usd_per_month
     return Hosted(
-        disk_gib=size, micro_usd=micro, parts=f"{size:,} GiB {host.disk} {per_hour(micro)}"
+        disk_gib=size, bought=Disk(provider, host.disk, ordered, each, host.priced_in, more)
     )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.machine import Node
+    from providers.model.offer import Offer
     from providers.model.placement import Placement
 
 
@@ -42,5 +43,15 @@ async def price_of(
             and offer.gpu_count == node.gpu_count
             and offer.node_micro_usd is not None
         ):
-            return Price(offer.node_micro_usd * where.nodes, offer.price_as_of, offer.price_source)
+            each = offer.node_micro_usd + _disk(world, ask, offer)
+            return Price(each * where.nodes, offer.price_as_of, offer.price_source)
     return Price()
+
+
+def _disk(world: World, ask: Ask | None, offer: Offer) -> int:
+    """Micro-dollars an hour for the disk that is ordered with such a node."""
+    from providers.engine.market.host_fit import hosting
+
+    hosted = None if ask is None else hosting(ask, world.manifests)
+    host = hosted and ask and hosted(ask.entries[0], offer.provider, offer.machine_type)
+    return host.cost(offer.region)[0] if host else 0

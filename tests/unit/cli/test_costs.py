@@ -51,8 +51,11 @@ def test_a_price_is_explained_by_its_parts_and_rows(capsys) -> None:
     assert f"${730 * offer['price_usd_per_hour']:,.2f} a month" in out
     assert offer["price_source"] in out.replace("\n", "") and offer["price_as_of"] in out
     files = {row["file"]: row["line"] for row in offer["rows"]}
-    assert set(files) == {"machines.csv", "gcp.csv", "sources.csv"}
-    assert str(round(offer["price_usd_per_hour"] * 1e6)) in files["gcp.csv"].split(",")
+    assert set(files) == {"machines.csv", "gcp.csv", "sources.csv", "volumes.csv"}
+    disk = round(100 * int(files["volumes.csv"].split(",")[3]) / 730)
+    bare = round(offer["price_usd_per_hour"] * 1e6) - disk
+    assert disk > 0 and str(bare) in files["gcp.csv"].split(",")
+    assert "100 GiB pd-balanced" in out and "boot disk" not in offer["left_out"]
     assert offer["price_source"] in files["sources.csv"]
 
 
@@ -86,7 +89,7 @@ def test_what_was_spent_is_told_and_ps_has_age_and_cost(capsys) -> None:
     assert run(capsys, "run", "L4:1", "--provider", "gcp", "--name", "b", "--keep")[0] == 0
     run(capsys, "rehearse", "advance", "2h")
     head, row = run(capsys, "ps")[1].splitlines()[:2]
-    assert row[head.index("age") :].split()[:2] == ["2h", "$1.41"]
+    assert row[head.index("age") :].split()[:2] == ["2h", "$1.44"]
     out = run(capsys, "spend")[1]
     assert "rehearsal: nothing was paid" in out and "ad hoc  b" in out and "forecast for " in out
     assert run(capsys, "release", "b")[0] == 0

@@ -164,10 +164,10 @@ def test_a_cap_that_is_too_low_says_what_would_do(capsys) -> None:
     """The cheapest price, and whether spot would fit."""
     err = run(capsys, "plan", "H100:8", "--max-price", "12", "--provider", "gcp")[2]
     assert (
-        "gpus: the cheapest is $88.49/h, above the cap of $12.00/h: gcp us-central1-a a3-highgpu-8g"
+        "gpus: the cheapest is $88.50/h, above the cap of $12.00/h: gcp us-central1-a a3-highgpu-8g"
         " H100:8 on-demand" in err
     )
-    assert "gpus: spot: prefer would do: from $9.71/h, gcp europe-west2-b" in err
+    assert "gpus: spot: prefer would do: from $9.72/h, gcp europe-west2-b" in err
 
 
 def test_what_no_allowed_place_sells_names_who_does(capsys) -> None:

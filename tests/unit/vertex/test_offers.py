@@ -40,8 +40,10 @@ def test_prices_are_estimates_on_demand_and_unknown_otherwise() -> None:
         for o in listed
         if (o.region, o.machine_type, o.capacity) == (best.region, "a3-highgpu-8g", "on-demand")
     )
+    disk = round(100 * 195_500 / 730)
+    assert "+ 100 GiB pd-ssd $0.0268/h (at the rate of us-central1)" in best.offer.parts
     assert (
-        round(present(machine.node_micro_usd) * 1.15) == best.micro_usd
+        round(present(machine.node_micro_usd) * 1.15) + disk == best.micro_usd
         and machine.price_as_of == best.price.as_of
     )
     assert (

@@ -81,6 +81,7 @@ def host(section: Mapping[str, object]) -> Host:
         most_gib=DISK_MAX_GIB,
         disk=name,
         micro_usd_per_gib_month=DISK_MICRO_USD[name],
+        priced_in="us-central1",
         write_mib_s=DISK_MIB_S[name],
         container=chosen.image,
     )
