@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.cli import stackfile
+from providers.cli.colour import show
 from providers.cli.options import add_world
 from providers.cli.output import NOTHING, OK, print_json, table
 from providers.model import duration
@@ -48,7 +49,7 @@ def run_cost(options: argparse.Namespace) -> int:
     if options.json:
         print_json([_record(cost) for cost in costs])
     else:
-        print("\n".join(_lines(costs)))
+        show("\n".join(_lines(costs)), head=0)
     return NOTHING if any(cost.micro_usd is None for cost in costs) else OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from providers.cli.colour import show
 from providers.cli.options import add_world
 from providers.cli.output import OK, print_json, wrapped
 from providers.errors import Problem, SpecError
@@ -67,7 +68,7 @@ def run_explain(options: argparse.Namespace) -> int:
             ]
         )
         return OK
-    print("\n\n".join("\n".join(_lines(*each)) for each in offers))
+    show("\n\n".join("\n".join(_lines(*each)) for each in offers))
     return OK
 
 

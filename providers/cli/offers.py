@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from providers.cli.colour import show
 from providers.cli.options import add_places, add_world
 from providers.cli.output import OK, print_json, table, wrapped
 from providers.errors import Problem, SpecError
@@ -42,9 +43,8 @@ def run_offers(options: argparse.Namespace) -> int:
             ]
         )
     else:
-        print(
-            "\n".join(_offer_lines(found, None if options.all else SHOWN, by_provider=by_provider))
-        )
+        lines = _offer_lines(found, None if options.all else SHOWN, by_provider=by_provider)
+        show("\n".join(lines), head=0)
     for warning in table.warnings:
         print(f"gpus: warning: {warning}", file=sys.stderr)
     return OK

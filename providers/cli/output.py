@@ -14,28 +14,36 @@ if TYPE_CHECKING:
 OK, NOTHING, WRONG, INTERRUPTED, CUT = 0, 1, 2, 130, 141
 
 
+_LEAST = (17, 11)
+"""Columns that a cell keeps on a narrow terminal, and on one that is narrower still."""
+
+
 def table(
     rows: Sequence[Sequence[str]], right: Container[int] = (), gives: Sequence[int] = ()
 ) -> Iterable[str]:
     """Rows as columns; those numbered in `right` flush right. Where they are too wide the gaps
-    narrow, then the columns in `gives` give way.
+    narrow, then the columns in `gives` give way: what is longer goes on in the next line.
     """
+    from itertools import zip_longest
+    from textwrap import wrap
+
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     most = width()
     gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= most else " "
-    for column in gives:
+    for least, column in ((least, column) for least in _LEAST for column in gives):
         over = sum(widths) + len(gap) * (len(widths) - 1) - most
-        widths[column] = max(min(17, widths[column]), widths[column] - max(over, 0))
+        widths[column] = max(min(least, widths[column]), widths[column] - max(over, 0))
     for row in rows:
         texts = [
-            cell if len(cell) <= width else f"{cell[: width - 1]}…"
+            [cell] if len(cell) <= width else wrap(cell, width)
             for cell, width in zip(row, widths, strict=True)
         ]
-        cells = (
-            f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
-            for column, (cell, width) in enumerate(zip(texts, widths, strict=True))
-        )
-        yield gap.join(cells).rstrip()
+        for parts in zip_longest(*texts, fillvalue=""):
+            cells = (
+                f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
+                for column, (cell, width) in enumerate(zip(parts, widths, strict=True))
+            )
+            yield gap.join(cells).rstrip()
 
 
 def width() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
+from providers.cli.colour import show
 from providers.cli.options import add_spec, add_world
 from providers.cli.output import NOTHING, OK, complain, print_json, width
 from providers.errors import Problem, SpecError
@@ -39,7 +40,7 @@ def run_plan(options: argparse.Namespace) -> int:
                 if options.explain
                 else brief.as_text(made, width(), title=title, details="the same with --explain")
             )
-            print(text, end="\n\n" if options.stack else "\n")
+            show(f"{text}\n" if options.stack else text)
         if made.best is None:
             from providers.planner import refusals
             from providers.planner.suggest import hints

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from providers.adhoc import provision, stack_clusters
 from providers.cli import stackfile
 from providers.cli.adhoc import OK
+from providers.cli.colour import show
 from providers.cli.options import settings_of
 from providers.cli.output import table
 from providers.engine import budget
@@ -20,6 +22,7 @@ from providers.model.workload import KEEP
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable, Sequence
 
     from providers.adhoc.sync import Machine
     from providers.engine.record import ClusterRecord
@@ -51,7 +54,7 @@ def ps(options: argparse.Namespace) -> int:
         )
         return OK
     if stacks:
-        print("\n".join(table([_OF_STACKS, *map(_declared_row, stacks)], gives=(3, 1))))
+        _table([_OF_STACKS, *map(_declared_row, stacks)], ("ends", "where", "stack"))
         print("stacks' clusters, from this machine's journal; `pulumi refresh` asks the clouds")
         if found:
             print()
@@ -61,7 +64,7 @@ def ps(options: argparse.Namespace) -> int:
         elif not stacks:
             print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
         return OK
-    print("\n".join(table([_AD_HOC, *map(_ad_hoc_row, found)])))
+    _table([_AD_HOC, *map(_ad_hoc_row, found)], ("ends", "used by", "where"))
     if any(machine.process is None for machine in found):
         print(
             "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
@@ -72,6 +75,21 @@ def ps(options: argparse.Namespace) -> int:
 _MONEY = ("GPU", "capacity", "$/h", "age", "cost")
 _OF_STACKS = ("name", "stack", "world", "status", "where", *_MONEY, "ends")
 _AD_HOC = ("name", "world", "status", "where", *_MONEY, "used by", "ends")
+
+
+def _table(rows: Sequence[tuple[str, ...]], gives: Iterable[str]) -> None:
+    """Shows the rows, the first of them the names of the columns. One world of all is said once,
+    below.
+    """
+    at = rows[0].index("world")
+    worlds = {row[at] for row in rows[1:]}
+    if len(worlds) == 1:
+        rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+    # A pipe gets one line a row.
+    narrow = [rows[0].index(name) for name in gives if sys.stdout.isatty()]
+    show("\n".join(table(rows, gives=narrow)), head=0)
+    if len(worlds) == 1:
+        print(f"world: {worlds.pop()}")
 
 
 def _declared_row(each: stack_clusters.Declared) -> tuple[str, ...]:

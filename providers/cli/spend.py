@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from providers.cli.colour import show
 from providers.cli.options import add_world
 from providers.cli.output import OK, print_json, table
 from providers.errors import Problem, SpecError
@@ -45,8 +46,8 @@ def run_spend(options: argparse.Namespace) -> int:
         print(f"nothing was spent in {months[0].month}, as far as this machine's journal knows")
         return OK
     for month in shown:
-        print("\n".join(_lines(month)), end="\n\n")
-    print("by this machine's journal: price at launch, times time; disks and traffic are not in it")
+        show("\n".join((*_lines(month), "")), head=1)
+    print("by this machine's journal: price at launch, times time; volumes and traffic not in it")
     return OK
 
 

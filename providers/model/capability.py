@@ -82,6 +82,10 @@ class Capabilities(NamedTuple):
     """Its machines sign in to the registry of an image with a password among their secrets."""
     registries: tuple[str, ...] = ()
     """The registries that they sign in to as themselves, as patterns of host names."""
+    reserves: tuple[str, ...] = ()
+    """The options that reserve CPU and memory, where a price holds only the least that is billed
+    without them.
+    """
     volumes: bool = False
     """Its jobs and services have volumes of its own: folders that outlive them."""
 

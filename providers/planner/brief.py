@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from providers.model.money import per_hour
 from providers.planner import render, rules
-from providers.planner.describe import capacity_text, place_text, run_text
+from providers.planner.describe import capacity_text, place_text, run_text, size_text
 from providers.planner.summary import summarize
 
 if TYPE_CHECKING:
     from providers.model.ask import Ask
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
-    from providers.planner.summary import CurrentCost
+    from providers.planner.summary import CurrentCost, ProviderRow
 
 _HEAD = 11
 _ASKED_LINES = 2
@@ -47,15 +47,8 @@ def as_text(
     dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
     if worst != best.micro_usd:
         rows.append(("at worst", f"{_price(plan.ask, dearest, short=True)}: {_place(dearest)}"))
-    others = [
-        row.candidate
-        for row in summary.per_provider
-        if row.candidate is not best and not row.refused
-    ]
-    rows += [
-        ("" if index else "or", f"{_place(other)} {per_hour(other.micro_usd)}")
-        for index, other in enumerate(others)
-    ]
+    others = [row for row in summary.per_provider if row.candidate is not best and not row.refused]
+    rows += [("" if index else "or", _other(row)) for index, row in enumerate(others)]
     if more := len(plan.candidates) - 1 - len(others):
         rows.append(("" if others else "or", f"{more:,} more place{'s' if more > 1 else ''}"))
     if passed := _passed_over(plan, best.entry):
@@ -74,6 +67,15 @@ def _place(candidate: Candidate) -> str:
     """`gcp us-central1-a H100:8 spot`: without its machine, which the details name."""
     placement = candidate.placement
     return f"{candidate.provider} {placement.where} {placement.gpu} {capacity_text(candidate)}"
+
+
+def _other(row: ProviderRow) -> str:
+    """`modal any H100:8 on-demand $31.61/h with 0.25 vCPUs and 0.125 GiB`: CPU and memory only
+    where they are much less than elsewhere.
+    """
+    other = row.candidate
+    with_ = f" with {size_text(other.offer)}" if row.smaller else ""
+    return f"{_place(other)} {per_hour(other.micro_usd)}{with_}"
 
 
 def _price(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:

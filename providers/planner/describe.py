@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from providers.model.ask import Ask, Choice
-    from providers.model.offer import Candidate
+    from providers.model.offer import Candidate, Offer
 
 _RANKS = {
     "price": "cheapest first",
@@ -83,6 +83,11 @@ def machine_text(candidate: Candidate) -> str:
         if candidate.nodes > 1
         else candidate.machine_type
     )
+
+
+def size_text(offer: Offer) -> str:
+    """`208 vCPUs and 1,872 GiB`: of one node, besides its GPUs."""
+    return f"{offer.vcpus:g} vCPUs and {offer.memory_gib:,g} GiB"
 
 
 def gpu_text(candidate: Candidate) -> str:

@@ -94,6 +94,8 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "price_source": offer.price_source,
         "parts": offer.parts,
         "left_out": offer.left_out,
+        "vcpus": offer.vcpus,
+        "memory_gib": offer.memory_gib,
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from providers.model.ask import PRICE, SPOT, Capacity
 from providers.model.money import per_hour
 from providers.planner import rules
-from providers.planner.describe import place_text
+from providers.planner.describe import place_text, size_text
 from providers.planner.refusals import examples
 
 if TYPE_CHECKING:
@@ -160,6 +160,30 @@ def _dearer_order(plan: Plan, best: Candidate) -> str:
         f"rank: {plan.ask.rank} costs {per_hour(more)} more than the cheapest: rank: price takes"
         f" {place_text(least)} at {per_hour(least.micro_usd)}"
     )
+
+
+def unlike(plan: Plan) -> dict[str, str]:
+    """Provider -> what its best place's price holds of CPU and memory, where that is less than half
+    of what the first machine of another provider has; and how they are compared like for like.
+    """
+    able = plan.terms.capabilities
+    best = plan.best_per_provider()
+    whole = [each for each in best if not able[each.provider].reserves and each.offer.vcpus]
+    out = {}
+    for each in best if whole else ():
+        offer, other = each.offer, whole[0].offer
+        if not able[each.provider].reserves or not (
+            offer.vcpus * 2 < other.vcpus or offer.memory_gib * 2 < other.memory_gib
+        ):
+            continue
+        options = " and ".join(
+            f"options.{each.provider}.{name}" for name in able[each.provider].reserves
+        )
+        out[each.provider] = (
+            f"its price holds {size_text(offer)}, {other.provider}'s {other.machine_type} has"
+            f" {size_text(other)}: with {options} they are compared like for like"
+        )
+    return out
 
 
 def stranger(plan: Plan) -> Candidate | None:

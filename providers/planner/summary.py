@@ -42,6 +42,8 @@ class ProviderRow(NamedTuple):
     candidate: Candidate
     refused: str
     notes: tuple[str, ...] = ()
+    smaller: bool = False
+    """Its price holds much less CPU or memory than the machines that it is compared with."""
 
 
 class PlanSummary(NamedTuple):
@@ -105,10 +107,13 @@ def best_rows(plan: Plan) -> list[ProviderRow]:
     that only a rule after `marketplace` refused.
     """
     rows: dict[str, ProviderRow] = {}
-    for candidate in plan.candidates:
-        if candidate.provider not in rows:
-            notes = (text for text, ranks in plan.notes.items() if candidate.rank in ranks)
-            rows[candidate.provider] = ProviderRow(candidate, "", tuple(notes))
+    unlike = suggest.unlike(plan)
+    for candidate in plan.best_per_provider():
+        notes = [text for text, ranks in plan.notes.items() if candidate.rank in ranks]
+        smaller = unlike.get(candidate.provider, "")
+        rows[candidate.provider] = ProviderRow(
+            candidate, "", (*([smaller] if smaller else ()), *notes), bool(smaller)
+        )
     for provider, (rule, entry, row) in sorted(_cheapest_refused(plan, rows).items()):
         chosen, offer = plan.ask.entries[entry], plan.offers.offer(row)
         host = plan.terms.hosted and plan.terms.hosted(chosen, provider, offer.machine_type)

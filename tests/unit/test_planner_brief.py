@@ -71,6 +71,27 @@ def test_of_several_nodes_the_price_of_one_is_told_too() -> None:
     assert "$25.00/h, $18,250/month; each node $12.50/h" in text
 
 
+def test_a_price_with_little_cpu_says_so_beside_whole_machines() -> None:
+    """A container's least CPU and memory are not compared silently with a machine's, and the
+    options that make them alike are named; alike, nothing is said.
+    """
+
+    def shown(vcpus, usd=12.5):
+        sold = [
+            offer("alpha", "a-1", 20)._replace(vcpus=208.0, memory_gib=1872.0),
+            offer("beta", "b-1", usd)._replace(vcpus=vcpus, memory_gib=1872.0 if vcpus > 1 else 1),
+        ]
+        able = {**BOTH, "beta": BOTH["beta"]._replace(reserves=("cpu", "memory_gib"))}
+        made = make(Ask((Choice("H100", 8),), rank=PRICE), table(sold), able)
+        return brief.as_text(made, 300), render.as_text(made, 300)
+
+    remedy = "with options.beta.cpu and options.beta.memory_gib they are compared like for like"
+    for text in shown(0.25):
+        assert f"0.25 vCPUs and 1 GiB, alpha's m8 has 208 vCPUs and 1,872 GiB: {remedy}" in text
+    assert "beta b-1 H100:8 on-demand $30.00/h with 0.25 vCPUs and 1 GiB" in shown(0.25, 30)[0]
+    assert not any("vCPUs" in text for text in shown(104.0))
+
+
 def test_one_place_alone_has_no_worst_and_no_other() -> None:
     """Nothing to choose, nothing to read."""
     text = brief.as_text(plan(OFFERS[:1]))

@@ -33,6 +33,7 @@ CAPABILITIES = Capabilities(
     mounts=frozenset({"gs", "s3"}),
     passwords=True,
     volumes=True,
+    reserves=("cpu", "memory_gib"),
     in_place=frozenset({"labels", "service"}),
     max_ttl_s=86_400,
     regions=frozenset(REGIONS),

@@ -1,0 +1,59 @@
+"""Colours and columns of answers: on a terminal that has them, and nowhere else."""
+
+import io
+import sys
+
+import pytest
+
+from providers.cli import output
+from providers.cli.colour import coloured, show
+
+
+class Terminal(io.StringIO):
+    """A stream that a person reads."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+TEXT = """buys        gcp a-1 H100:8 spot
+price       $9.72/h, $194.48 for its ttl of 20h
+warning     \x1b[31mred"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "seen"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+    ],
+)
+def test_colours_are_for_terminals_that_have_them(environ, seen) -> None:
+    assert coloured(Terminal(), environ) is seen
+    assert not coloured(io.StringIO(), environ)
+
+
+def test_the_text_is_the_same_with_colours(monkeypatch) -> None:
+    """Nothing is added, cut or broken, and what others wrote is no escape of ours."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    drawn = Terminal()
+    monkeypatch.setattr(sys, "stdout", drawn)
+    show(TEXT)
+    assert "\x1b[1;36mbuys" in drawn.getvalue() and "\x1b[32m$9.72/h\x1b[0m" in drawn.getvalue()
+    assert "\x1b[31mred" not in drawn.getvalue() and "\\x1b[31mred" in drawn.getvalue()
+    plain = drawn.getvalue()
+    for style in ("\x1b[0m", "\x1b[1;36m", "\x1b[1;33m", "\x1b[32m", "\x1b[33m"):
+        plain = plain.replace(style, "")
+    assert plain == TEXT.replace("\x1b", "\\x1b") + "\n"
+
+
+def test_a_narrow_table_cuts_nothing(monkeypatch) -> None:
+    """At 80 columns long cells go on below."""
+    rows = [("place", "machine", "$/h"), ("northamerica-northeast2-c", "m" * 70, "9.72")]
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = list(output.table(rows, right={2}, gives=(1, 0)))
+    assert max(map(len, lines)) <= 80 and sum(line.count("m") for line in lines[1:]) == 71
