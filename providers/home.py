@@ -17,6 +17,16 @@ REHEARSAL_FILE = "rehearsal.db"
 SSH_CONFIG_FILE = "ssh.config"
 
 
+def home_text() -> str:
+    """The path of the state folder as it is set, perhaps with a `~`. Imports nothing that a plan
+    lacks.
+    """
+    import os
+
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return os.environ.get("GPUS_HOME") or f"{state}/gpus"
+
+
 def home(*, writable: bool = True) -> Path:
     """The folder of everything kept between runs: `$GPUS_HOME`, else
     `${XDG_STATE_HOME:-~/.local/state}/gpus`.
@@ -28,12 +38,7 @@ def home(*, writable: bool = True) -> Path:
     import os
     from pathlib import Path
 
-    chosen = os.environ.get("GPUS_HOME", "")
-    folder = (
-        Path(chosen)
-        if chosen
-        else Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "gpus"
-    )
+    folder = Path(home_text())
     try:
         folder = folder.expanduser()
         if not writable:

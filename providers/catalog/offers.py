@@ -85,8 +85,12 @@ def catalog(folder: str = _DATA) -> Catalog:
 
 
 def load() -> OfferTable:
-    """The bundled offers, read once per process: three price files and two tables."""
-    return catalog().offers
+    """The bundled offers, at refreshed prices where there are any: each file is read once per
+    process.
+    """
+    from providers.catalog import refreshed
+
+    return refreshed.over(catalog().offers)
 
 
 def rows_of(offer: Offer, folder: str = _DATA) -> tuple[tuple[str, str], ...]:
@@ -109,6 +113,10 @@ def rows_of(offer: Offer, folder: str = _DATA) -> tuple[tuple[str, str], ...]:
     prices = [fields for name, fields in found if name != "machines.csv"]
     if not prices:
         return ()
+    from providers.catalog import refreshed
+
+    if (newer := refreshed.row_of(offer)) is not None:
+        return (*((name, ",".join(fields)) for name, fields in found), newer)
     at = _SPOT_SOURCE if offer.capacity == SPOT else _ON_DEMAND_SOURCE
     named = set() if offer.node_micro_usd is None else {fields[at] for fields in prices}
     found += [("sources.csv", each) for each in lines("sources.csv", folder) if each[0] in named]
@@ -116,15 +124,19 @@ def rows_of(offer: Offer, folder: str = _DATA) -> tuple[tuple[str, str], ...]:
 
 
 def as_of() -> Mapping[str, tuple[str, str]]:
-    """Per provider the oldest and the newest date of its bundled prices."""
-    return catalog().dates
+    """Per provider the oldest and the newest date of its prices, refreshed ones included."""
+    from providers.catalog import refreshed
+
+    return {
+        provider: (oldest, max(newest, refreshed.newest(provider)))
+        for provider, (oldest, newest) in catalog().dates.items()
+    }
 
 
 def stale(today: datetime.date, days: int = STALE_AFTER_DAYS) -> tuple[str, ...]:
     """One line for each provider whose newest bundled price is older than `days`."""
     return tuple(
-        f"{provider}: the newest bundled price is of {newest}, {age} days ago; live prices may"
-        " differ"
+        f"{provider}: the newest price is of {newest}, {age} days ago; live prices may differ"
         for provider, (_, newest) in as_of().items()
         if newest and (age := (today - first_day(newest)).days) > days
     )

@@ -237,6 +237,12 @@ def _explain_parser(commands: Any) -> None:
     explain.add_explain(commands)
 
 
+def _prices_parser(commands: Any) -> None:
+    from providers.cli import prices
+
+    prices.add_prices(commands)
+
+
 def _report_parser(commands: Any) -> None:
     from providers.cli import report
 
@@ -292,7 +298,7 @@ def _completion(options: argparse.Namespace) -> int:
 _GROUPS = {
     "Look, and buy nothing": (
         *("offers", "plan", "cost", "explain", "hardware", "size", "check", "ps", "spend"),
-        *("memory", "report"),
+        *("memory", "report", "prices"),
     ),
     "Use machines": (
         *("run", "get", "ssh", "ssh-config", "cp", "logs", "wait", "doctor", "top", "accept"),
@@ -320,6 +326,7 @@ _COMMANDS: Mapping[str, Callable[[Any], None]] = {
     "cost": _cost_parser,
     "explain": _explain_parser,
     "spend": _spend_parser,
+    "prices": _prices_parser,
     "report": _report_parser,
     "review": _review_parser,
     "memory": _memory_parser,

@@ -417,8 +417,8 @@ def test_a_stale_catalog_is_a_line_per_provider() -> None:
     """
     assert offers.stale(datetime.date(2026, 11, 27)) == ()
     assert offers.stale(datetime.date(2026, 11, 27), days=100) == (
-        "aws: the newest bundled price is of 2026-07-20, 130 days ago; live prices may differ",
-        "gcp: the newest bundled price is of 2026-07-30, 120 days ago; live prices may differ",
+        "aws: the newest price is of 2026-07-20, 130 days ago; live prices may differ",
+        "gcp: the newest price is of 2026-07-30, 120 days ago; live prices may differ",
     )
     assert len(offers.stale(datetime.date(2028, 1, 1))) == 3
 

@@ -22,6 +22,8 @@ ASKED = {
     "ps": (),
     "spend": (),
     "cost": ("-s", "dev"),
+    "prices": (),
+    "prices refresh": ("gcp",),
     "explain": ("gcp/us-east4-a/g2-standard-4",),
     "top": (),
     "sweep": (),

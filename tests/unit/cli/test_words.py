@@ -185,6 +185,10 @@ def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys) -> None:
     assert re.findall(r"^  (plan|run|watch|rehearse) ", out, re.MULTILINE) == [
         *("plan", "run", "watch", "rehearse"),
     ]
+    assert main.main(["nothing"]) == 2
+    known = re.sub(r".* wanted | found .*", "", capsys.readouterr().err.splitlines()[0])
+    for name in re.findall(r"[\w-]{2,}", known.replace(" or ", " ")):
+        assert re.search(rf"^  {name} ", out, re.MULTILINE), f"the help does not show {name}"
     assert main.main(["--version"]) == 0 and capsys.readouterr().out.startswith("gpus 0.")
 
 
