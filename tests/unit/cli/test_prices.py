@@ -140,6 +140,7 @@ def test_what_the_source_says_now_is_what_plans_use(capsys, tmp_path, source) ->
 ROW = {"Instance Type": "g4dn.xlarge", "PricePerUnit": "0.698"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "claims", "said"),
     [

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from providers import api
+from providers.cli.cost import Cost
+from providers.cli.review import Change, Review, as_markdown
 from tests.unit.cli.github_rig import TOKEN, GitHub, serving
 from tests.unit.cli.rig import run
 
@@ -130,10 +133,11 @@ def test_a_request_that_changes_no_gpus_gets_no_comment(capsys, tmp_path, github
     assert github.comments == []
 
 
-def test_a_report_fits_into_a_comment(capsys, tmp_path) -> None:
+def test_a_report_fits_into_a_comment() -> None:
     """Names are no markup, and plans that do not fit are counted."""
-    declare(tmp_path / "base")
-    declare(tmp_path, **{f"s{number}": L4 for number in range(25)}, **{"@all|<b>": L4})
-    out = run(capsys, "review", "--base", "base")[1]
-    assert len(out) < 65_536 and "more plans do not fit here" in out
-    assert "`@all/<b>`" in out and "<b> /" not in out
+    plan = api.plan("L4:1", spot="prefer")
+    cost = Cost("@all|<b>", "a", "gcp", 1_000_000, None)
+    change = Change("@all|<b>", "a", None, cost, plan)
+    text = as_markdown(Review((change,) * 30, 0, ()))
+    assert 30_000 < len(text) < 65_536 and "more plans do not fit here" in text
+    assert "| `@all/<b>` |" in text and "The plan of @all|&lt;b&gt; / a" in text
