@@ -18,11 +18,15 @@ import providers
 from providers.adapters import registry
 from providers.cli.main import every
 from providers.engine.reconcile import steps
+from providers.model import spec_fields, workload_spec
+from providers.model.spec import Cluster
 from providers.plugin.schema import CLUSTER_OUTPUTS, VOLUME_OUTPUTS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pydantic import BaseModel
 
     from providers.cli.arguments import Parser
     from providers.errors import CloudError
@@ -118,6 +122,121 @@ def _meaning(action: argparse.Action) -> str:
     said = plain((action.help or "") % {**vars(action), "prog": "gpus"})
     choices = ", ".join(map(code, action.choices or ()))
     return f"{choices}: {said}" if choices else said
+
+
+# ---- the spec
+
+
+SEE = {
+    "kind": "See [Kinds](#kinds).",
+    "nodes": "See [several nodes](../how-to/several-nodes.md).",
+    "replicas": "See [replicas](../how-to/replicas.md).",
+    "tls": (
+        "As in `{domain: api.example.com, certificate: {gcp: projects/P/secrets/X}}`: see"
+        " [TLS](../how-to/replicas.md#tls)."
+    ),
+    "providers": "Clore is a marketplace.",
+    "fallback": "See [Fields of a fallback](#fields-of-a-fallback).",
+    "accept_suspect_prices": "See [Prices](#prices).",
+    "prices": "See [Negotiated rates](#negotiated-rates).",
+    "network": "They are resources of `pulumi_gcp`.",
+    "wait": "See [Waiting](#waiting).",
+    "idle_after": "See [budgets](../how-to/budgets.md#idle-machines).",
+    "on_loss": "See [Losses](#losses).",
+    "state": "See [Stopping](#stopping).",
+    "accept": "See [accept a machine](../how-to/accept-a-machine.md#as-a-step-of-up).",
+    "ready": "See [readiness](../how-to/reach-a-machine.md#readiness).",
+    "disk_gib": "See [disk and driver](../how-to/workloads.md#disk-and-driver).",
+    "secrets": "See [secrets](../how-to/secrets.md).",
+    "options": "See [the provider's page](../README.md#providers).",
+    "triggers": "See [Rerun and reclaim](#rerun-and-reclaim).",
+    "workload": "See [Fields of a workload](#fields-of-a-workload).",
+    "workdir": "See [bring your code](../how-to/workdir.md).",
+    "registry": "See [private images](../how-to/data.md#private-images).",
+    "setup": "See [set-up lines](../how-to/workloads.md#set-up-lines).",
+    "env": "For secrets see [secrets](../how-to/secrets.md).",
+    "checkpoint": (
+        "In `gs://`, `s3://` or a Modal `volume:NAME`: see [checkpoints](../how-to/checkpoints.md)."
+    ),
+    "mounts": "See [data](../how-to/data.md).",
+    "volumes": "See [volumes](../how-to/volumes.md).",
+    "on_done": "See [when a job ends](../how-to/workloads.md#when-a-job-ends).",
+    "services": "See [Of services](#of-services).",
+}
+"""What the page adds to a field: examples that name a cloud, and where more is said."""
+
+
+def fields(model: type[BaseModel], *, see: bool = True, own: bool = False) -> str:
+    """The fields of a part of the spec that have words: what each takes, and what it says; with
+    `own`, without those of the class that it is made of.
+    """
+    rows = [
+        (
+            code(name),
+            _kind(each, needed=model.model_fields[name].is_required()),
+            " ".join(filter(None, (plain(each["description"]), SEE.get(name, "") if see else ""))),
+        )
+        for name, each in model.model_json_schema()["properties"].items()
+        if "description" in each and not (own and name not in inspect.get_annotations(model))
+    ]
+    return table(("field", "value", "meaning"), rows)
+
+
+def parts() -> str:
+    """The parts of a workload, each with its fields."""
+    found = []
+    for title, model in (
+        ("services", workload_spec.Task),
+        ("registry", workload_spec.Registry),
+        ("checkpoint", workload_spec.Checkpoint),
+        ("mounts", workload_spec.Mount),
+        ("volumes", workload_spec.VolumeUse),
+        ("train", workload_spec.Train),
+    ):
+        found += [f"### Of `{title}`", fields(model, see=False, own=True)]
+    return "\n\n".join(found)
+
+
+def _kind(schema: Mapping[str, Any], *, needed: bool) -> str:
+    """What a field takes, and what it is without one."""
+    said, default = _values(schema), schema.get("default")
+    if needed:
+        return f"{said}; needed"
+    shown = isinstance(default, (str, int)) and default
+    return f"{said}; {code(str(default))} if left out" if shown else said
+
+
+def _values(schema: Mapping[str, Any]) -> str:
+    choices = schema.get("enum") or []
+    if choices:
+        return ", ".join(map(code, choices))
+    either = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    if either:
+        kinds = {each.get("type", "") for each in either}
+        if "string" in kinds and kinds & {"integer", "number"} and schema.get("default") != 0:
+            return "duration"
+        return " or ".join(dict.fromkeys(map(_values, either)))
+    if schema.get("$ref", "").endswith("/Workdir"):
+        return "path, or mapping"
+    return "mapping" if "$ref" in schema else _plain_kind(schema)
+
+
+def _plain_kind(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type", "")
+    if kind == "array":
+        kinds = _values(schema["items"])
+        return "list of " + re.sub(r"\b(text|mapping|number)\b", r"\1s", kinds)
+    if kind == "object":
+        return "mapping"
+    if kind not in ("integer", "number"):
+        return {"string": "text", "boolean": "`true` or `false`"}.get(kind, "any")
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    name = "whole number" if kind == "integer" else "number"
+    if high is None:
+        return name
+    above = "above " if "exclusiveMinimum" in schema else ""
+    return f"{name}, {above}{int(low or 0):,} to {int(high):,}"
 
 
 # ---- outputs, conditions, error codes
@@ -223,6 +342,11 @@ def _members(found: type) -> Iterator[tuple[str, str]]:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "cluster": lambda: fields(Cluster),
+    "fallback": lambda: fields(spec_fields.Fallback, see=False),
+    "override": lambda: fields(spec_fields.Override, see=False),
+    "workload": lambda: fields(workload_spec.Workload),
+    "workload-parts": parts,
     "commands": commands,
     "conditions": steps.as_markdown,
     "outputs": lambda: outputs(CLUSTER_OUTPUTS),

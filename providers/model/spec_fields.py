@@ -74,16 +74,36 @@ class Strict(BaseModel):
 class Fallback(Strict):
     """Another acceptable choice. Whatever it leaves out is as in the cluster."""
 
-    gpu: str | None = None
-    min_memory_gib: float | None = Field(default=None, gt=0, le=100_000, strict=True)
-    nodes: int | None = Field(default=None, ge=1, le=1_000, strict=True)
-    spot: Spot | None = None
-    capacity: tuple[str, ...] | None = None
-    wait: Duration | None = None
-    ttl: Duration | None = None
-    dtype: DTYPES | None = None
-    command: str | None = None
-    args: Mapping[str, Value] = {}
+    gpu: str | None = Field(default=None, description="As in `A100-80GB:8`.")
+    min_memory_gib: float | None = Field(
+        default=None,
+        gt=0,
+        le=100_000,
+        strict=True,
+        description="Any GPU with at least this much memory.",
+    )
+    nodes: int | None = Field(
+        default=None, ge=1, le=1_000, strict=True, description="Machines of this choice."
+    )
+    spot: Spot | None = Field(
+        default=None, description="`never`, `prefer` or `only`, for this choice."
+    )
+    capacity: tuple[str, ...] | None = Field(
+        default=None, description="Instead of `spot`, the exact order, for this choice."
+    )
+    wait: Duration | None = Field(
+        default=None, description="How long one place may keep you waiting, with this choice."
+    )
+    ttl: Duration | None = Field(default=None, description="How long it may run, with this choice.")
+    dtype: DTYPES | None = Field(
+        default=None, description="The workload's number format with this choice."
+    )
+    command: str | None = Field(
+        default=None, description="The workload's command with this choice."
+    )
+    args: Mapping[str, Value] = Field(
+        default={}, description="What this choice changes of the launcher's arguments."
+    )
 
     def override(self) -> WorkloadOverride | None:
         """What this choice changes of the workload; None for nothing."""
@@ -100,11 +120,23 @@ class Gpu(Strict):
     `count` is per node. A `!` after the type (`"H100!"`) means exactly this one, no free upgrade.
     """
 
-    type: str = ""
-    count: int | None = Field(default=None, ge=1, le=100_000, strict=True)
-    min_memory_gib: float | None = Field(default=None, gt=0, le=100_000, strict=True)
-    fallback: tuple[str | Fallback, ...] = ()
-    spot: Spot | None = None
+    type: str = Field(
+        default="", description="The name, as in `H100`, `H100:8`, or `H100!` for exactly this one."
+    )
+    count: int | None = Field(
+        default=None, ge=1, le=100_000, strict=True, description="GPUs per machine."
+    )
+    min_memory_gib: float | None = Field(
+        default=None,
+        gt=0,
+        le=100_000,
+        strict=True,
+        description="Any GPU with at least this much memory.",
+    )
+    fallback: tuple[str | Fallback, ...] = Field(
+        default=(), description="Further choices, in order."
+    )
+    spot: Spot | None = Field(default=None, description="`never`, `prefer` or `only`.")
 
     def __init__(self, type: str = "", /, **data: Any) -> None:
         if type:
@@ -143,18 +175,26 @@ class Override(Strict):
     wins.
     """
 
-    provider: str
-    price_usd_per_hour: float = Field(gt=0, le=1_000_000, allow_inf_nan=False, strict=True)
-    region: str = ""
-    machine_type: str = ""
-    gpu: str = ""
-    capacity: str = ""
+    provider: str = Field(description="Whose rate it is.")
+    price_usd_per_hour: float = Field(
+        gt=0,
+        le=1_000_000,
+        allow_inf_nan=False,
+        strict=True,
+        description="US dollars per hour for one machine.",
+    )
+    region: str = Field(default="", description="Where it holds; everywhere when left out.")
+    machine_type: str = Field(default="", description="For which machine type; any when left out.")
+    gpu: str = Field(default="", description="For which GPU; any when left out.")
+    capacity: str = Field(default="", description="For which kind of capacity; any when left out.")
 
 
 class Prices(Strict):
     """What the user knows better than the catalog."""
 
-    overrides: tuple[Override, ...] = ()
+    overrides: tuple[Override, ...] = Field(
+        default=(), description="Your negotiated rates, per machine; the first match wins."
+    )
 
 
 class Workdir(Strict):
@@ -171,8 +211,10 @@ class Tls(Strict):
     that name's certificate, by provider: one text with the chain and the key.
     """
 
-    domain: str
-    certificate: Mapping[str, str]
+    domain: str = Field(description="The name by which callers know the service.")
+    certificate: Mapping[str, str] = Field(
+        description="Where the machines fetch its certificate, by provider."
+    )
 
 
 class Triggers(Strict):
@@ -180,8 +222,15 @@ class Triggers(Strict):
     Those commands write it; a change of it is what an `up` acts on.
     """
 
-    rerun: int = Field(default=0, ge=0, strict=True)
-    reclaim: int = Field(default=0, ge=0, strict=True)
+    rerun: int = Field(
+        default=0, ge=0, strict=True, description="How often a new run was asked for."
+    )
+    reclaim: int = Field(
+        default=0,
+        ge=0,
+        strict=True,
+        description="How often the preferred choice was asked for, while a fallback ran.",
+    )
 
 
 class ClusterFields(Strict):
@@ -192,42 +241,195 @@ class ClusterFields(Strict):
     model_config = ConfigDict(defer_build=True)  # only `Cluster` is ever made of it
 
     name: str
-    gpu: str | Gpu | tuple[str | Gpu | Fallback, ...]
-    kind: Literal["machine", "job", "service"] = "machine"
-    nodes: int = Field(default=1, ge=1, le=1_000, strict=True)
-    replicas: int | None = Field(default=None, ge=1, le=64, strict=True)
-    tls: Tls | None = None
-    fallback: tuple[str | Fallback, ...] = ()
-    spot: Spot | None = None
-    capacity: tuple[str, ...] | None = None
-    providers: tuple[str, ...] | None = None
-    regions: tuple[str, ...] | None = None
-    marketplaces: Annotated[bool, Field(strict=True)] = False
-    rank: Rank = "price_by_choice"
-    max_price_per_hour: float | None = Field(
-        default=None, gt=0, le=10_000_000, allow_inf_nan=False, strict=True
+    gpu: str | Gpu | tuple[str | Gpu | Fallback, ...] = Field(
+        description=(
+            '`"H100:8"` (type and count per machine), `"H100!:8"` or `"H100-SXM:8"` (exactly this'
+            " card, no free upgrade), a list (in order of preference), or `{min_memory_gib: 24, "
+            "count: 1}`."
+        )
     )
-    accept_suspect_prices: Annotated[bool, Field(strict=True)] = False
-    prices: Prices = Prices()
-    wait: Duration = "15m"
-    ttl: Duration | None = None
-    on_ttl: Literal["release", "keep"] = "release"
-    idle_after: Duration | None = None
-    disk_gib: int | None = Field(default=None, ge=10, le=65_536, strict=True)
-    ports: tuple[Port, ...] = ()
-    expose: Literal["private", "token", "public"] = "private"
-    ssh_key: str | None = None
-    labels: Mapping[str, str] = {}
-    secrets: Mapping[str, Mapping[str, str]] = {}
-    network: Literal["default", "managed"] = "default"
-    options: Mapping[str, Mapping[str, Any]] = {}
-    triggers: Triggers = Triggers()
-    state: Literal["running", "stopped"] = "running"
-    workload: Workload | None = None
-    workdir: Workdir | None = None
-    on_loss: Literal["replace-all", "replace-node", "report"] = "replace-all"
-    ready: Literal["checked", "running"] = "checked"
-    accept: Literal["off", "quick", "full"] = "off"
+    kind: Literal["machine", "job", "service"] = Field(
+        default="machine",
+        description=(
+            "`machine`: you log into it; `job`: a command that ends; `service`: a command that "
+            "listens."
+        ),
+    )
+    nodes: int = Field(
+        default=1,
+        ge=1,
+        le=1_000,
+        strict=True,
+        description="Number of machines. They are in one zone, and you get all or none.",
+    )
+    replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        strict=True,
+        description="Of a service: so many machines that each serve alone, behind a proxy.",
+    )
+    tls: Tls | None = Field(
+        default=None,
+        description=(
+            "Of replicas, `{domain, certificate}`: the proxy answers by HTTPS, with a certificate"
+            " that the machines fetch."
+        ),
+    )
+    fallback: tuple[str | Fallback, ...] = Field(
+        default=(),
+        description=(
+            "Further choices in order: strings, or mappings that override fields of the cluster."
+        ),
+    )
+    spot: Spot | None = Field(
+        default=None,
+        description=(
+            "Whether cheap machines that may be taken back are acceptable; `never` when left out."
+            " The short form of `capacity`."
+        ),
+    )
+    capacity: tuple[str, ...] | None = Field(
+        default=None,
+        description=(
+            "Instead of `spot`, the exact order: `[reservation(NAME), spot, flex-start, "
+            "on-demand]`."
+        ),
+    )
+    providers: tuple[str, ...] | None = Field(
+        default=None,
+        description=(
+            "The allowed ones. Leave them out for any. A marketplace, where strangers rent out "
+            "their hosts, is used only if you name it."
+        ),
+    )
+    regions: tuple[str, ...] | None = Field(
+        default=None, description="The allowed ones. Leave them out for any."
+    )
+    marketplaces: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description=(
+            "`true`: without `providers`, strangers' hosts are allowed too. If you leave it out, "
+            "the plan says what one would have saved."
+        ),
+    )
+    rank: Rank = Field(
+        default="price_by_choice",
+        description=(
+            "What comes first. `price_by_choice`: choice, capacity, then price. `preference`: "
+            "choice, capacity, provider as listed, then price. The others go over all choices."
+        ),
+    )
+    max_price_per_hour: float | None = Field(
+        default=None,
+        gt=0,
+        le=10_000_000,
+        allow_inf_nan=False,
+        strict=True,
+        description=(
+            "US dollars for all nodes: machine, GPUs and the disk that comes with them. Nothing "
+            "dearer is ever bought."
+        ),
+    )
+    accept_suspect_prices: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="`true`: also buy at a price that can hardly be true."
+    )
+    prices: Prices = Field(
+        default=Prices(), description="Your negotiated rates, `{overrides: [...]}`."
+    )
+    wait: Duration = Field(
+        default="15m", description="How long one place may keep you waiting, loading included."
+    )
+    ttl: Duration | None = Field(
+        default=None, description="The cloud itself ends the machine after this long."
+    )
+    on_ttl: Literal["release", "keep"] = Field(
+        default="release",
+        description="`release` deletes it then, `keep` stops it and keeps the disk.",
+    )
+    idle_after: Duration | None = Field(
+        default=None,
+        description="Ends it, as at the `ttl`, once no GPU was busier than 5 % for this long.",
+    )
+    disk_gib: int | None = Field(
+        default=None,
+        ge=10,
+        le=65_536,
+        strict=True,
+        description=(
+            "The boot disk. Without it 100 GiB, or what the workload takes if that is more. One "
+            "that is too small is refused by the rule `disk`."
+        ),
+    )
+    ports: tuple[Port, ...] = Field(default=(), description="Ports that you will use.")
+    expose: Literal["private", "token", "public"] = Field(
+        default="private",
+        description=(
+            "Who can reach the ports: `private`: you, through ssh; `public`: everybody (of a "
+            "machine: needs `network: managed`); `token`: whoever shows one (a service whose "
+            "launcher checks it)."
+        ),
+    )
+    ssh_key: str | None = Field(
+        default=None, description="Your public key, or the path of a `.pub` file."
+    )
+    labels: Mapping[str, str] = Field(default={}, description="Written on the machines.")
+    secrets: Mapping[str, Mapping[str, str]] = Field(
+        default={},
+        description=(
+            "What a workload finds in its environment, by the variable's name: for each provider "
+            "where it is kept. Never a value."
+        ),
+    )
+    network: Literal["default", "managed"] = Field(
+        default="default",
+        description=(
+            "`default` uses what is there; `managed` declares network, subnets and firewall."
+        ),
+    )
+    options: Mapping[str, Mapping[str, Any]] = Field(
+        default={}, description="What only one provider has, by provider."
+    )
+    triggers: Triggers = Field(
+        default=Triggers(),
+        description=(
+            "`{rerun: 1, reclaim: 1}`: how often `gpus rerun` and `gpus reclaim` asked. They "
+            "write it; you need not."
+        ),
+    )
+    state: Literal["running", "stopped"] = Field(
+        default="running",
+        description="`stopped` stops the machines and keeps them; `running` starts them again.",
+    )
+    workload: Workload | None = Field(default=None, description="What runs there.")
+    workdir: Workdir | None = Field(
+        default=None,
+        description=(
+            "A folder that is sent to the machines, and in which the workload runs: a path, or "
+            "`{path, limit}`."
+        ),
+    )
+    on_loss: Literal["replace-all", "replace-node", "report"] = Field(
+        default="replace-all",
+        description=(
+            "What happens when some of several machines are lost, or one is edited at its cloud."
+        ),
+    )
+    ready: Literal["checked", "running"] = Field(
+        default="checked",
+        description=(
+            "`checked`: a machine is launched once ssh logs in, its driver answers, and GPU count"
+            " and memory are as ordered; `running`: once its cloud says so."
+        ),
+    )
+    accept: Literal["off", "quick", "full"] = Field(
+        default="off",
+        description=(
+            "`quick` or `full`: once it is ready, its GPUs are measured, and what is between "
+            "several machines; what does not pass is released, and the next place is tried. A "
+            "workload starts after it."
+        ),
+    )
 
 
 _PARTS: dict[str, type[BaseModel]] = {

@@ -88,16 +88,18 @@ class Checkpoint(_Part):
     often and at the end.
     """
 
-    path: str
-    to: str
-    every: str | WholeNumber = "5m"
+    path: str = Field(description="The folder on the machine.")
+    to: str = Field(description="Where it is kept.")
+    every: str | WholeNumber = Field(
+        default="5m", description="How often it is saved; at the end too."
+    )
 
 
 class Mount(_Part):
     """A bucket's folder (`gs://`, `s3://`), read-only unless `mode` is `rw`."""
 
-    source: str
-    mode: Literal["ro", "rw"] = "ro"
+    source: str = Field(description="The bucket's URL, with a folder or without.")
+    mode: Literal["ro", "rw"] = Field(default="ro", description="Read-only, or read and write.")
 
 
 class VolumeUse(_Part):
@@ -105,8 +107,8 @@ class VolumeUse(_Part):
     declaration.
     """
 
-    path: str
-    mode: Literal["ro", "rw"] = "rw"
+    path: str = Field(description="The folder where it is mounted.")
+    mode: Literal["ro", "rw"] = Field(default="rw", description="Read-only, or read and write.")
     provider: str = ""
     place: str = ""
     type: str = ""
@@ -127,45 +129,83 @@ class Registry(_Part):
     password for each provider, or by its own `identity`.
     """
 
-    username: str = ""
-    password: Mapping[str, str] = {}
-    identity: Annotated[bool, Field(strict=True)] = False
+    username: str = Field(default="", description="Who signs in.")
+    password: Mapping[str, str] = Field(
+        default={}, description="A reference to the password, for each provider. Never a value."
+    )
+    identity: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="`true`: the machine signs in as itself."
+    )
 
 
 class Train(_Part):
     """For time and cost in the plan: tokens and method, or hours measured on one GPU of a type."""
 
-    method: Literal["full", "lora", "qlora"] = "full"
-    tokens: RealNumber | str = 0
+    method: Literal["full", "lora", "qlora"] = Field(
+        default="full", description="All weights, or adapters."
+    )
+    tokens: RealNumber | str = Field(
+        default=0, description="Tokens to train on in all, as in `1B`."
+    )
     sequence: Annotated[
         int, BeforeValidator(tokens_of), Field(ge=1, le=10_000_000, strict=True)
-    ] = 2048
-    batch: Annotated[int, Field(ge=1, le=100_000, strict=True)] = 1
-    hours: Mapping[str, RealNumber] = {}
+    ] = Field(default=2048, description="Tokens in one training sequence, as in `2k`.")
+    batch: Annotated[int, Field(ge=1, le=100_000, strict=True)] = Field(
+        default=1, description="Sequences on each GPU at once."
+    )
+    hours: Mapping[str, RealNumber] = Field(
+        default={},
+        description="Instead of `tokens`: hours measured on one GPU of a type, as in `{T4: 5}`.",
+    )
 
 
 class Program(_Part):
     """What one program is, whether it is the only one or one of several."""
 
-    launcher: Launcher | None = None
-    command: str = ""
-    model: str = ""
-    dtype: DTYPES | None = None
+    launcher: Launcher | None = Field(
+        default=None,
+        description=(
+            "A recipe, whose flags follow the placement that was acquired (8 GPUs, or 4 of a "
+            "fallback)."
+        ),
+    )
+    command: str = Field(
+        default="", description="Lines for the shell, which end at the first that fails."
+    )
+    model: str = Field(
+        default="",
+        description="What a launcher serves: a published name, or a path on the machine.",
+    )
+    dtype: DTYPES | None = Field(default=None, description="The number format of the weights.")
     context: (
         Annotated[int, BeforeValidator(tokens_of), Field(ge=1, le=100_000_000, strict=True)] | None
-    ) = None
-    concurrency: Annotated[int, Field(ge=1, le=100_000, strict=True)] | None = None
-    args: Mapping[str, Value] = {}
-    env: Mapping[str, str] = {}
-    port: Annotated[int, Field(ge=1, le=65_535, strict=True)] | None = None
-    health: str = ""
+    ) = Field(default=None, description="Tokens in each sequence, as in `32k`.")
+    concurrency: Annotated[int, Field(ge=1, le=100_000, strict=True)] | None = Field(
+        default=None, description="Sequences at once."
+    )
+    args: Mapping[str, Value] = Field(
+        default={},
+        description="Further flags of the launcher; yours stay where the recipe has one too.",
+    )
+    env: Mapping[str, str] = Field(
+        default={}, description="Plain variables; not `PATH`, `LD_*` and the like, nor `GPUS_*`."
+    )
+    port: Annotated[int, Field(ge=1, le=65_535, strict=True)] | None = Field(
+        default=None, description="Where a service listens."
+    )
+    health: str = Field(
+        default="",
+        description=("The path that answers 200 once it works. The service is launched only then."),
+    )
 
 
 class Task(Program):
     """One of several programs on a machine, pinned to some of its GPUs."""
 
-    name: str
-    gpus: tuple[Annotated[int, Field(ge=0, le=63, strict=True)], ...] = ()
+    name: str = Field(description="Its name, unique on the machine.")
+    gpus: tuple[Annotated[int, Field(ge=0, le=63, strict=True)], ...] = Field(
+        default=(), description="The GPUs that it sees, by number from 0."
+    )
 
 
 class Workload(Program):
@@ -173,17 +213,58 @@ class Workload(Program):
     docs/how-to/workloads.md.
     """
 
-    services: tuple[Task, ...] = ()
-    image: str = ""
-    registry: Registry | None = None
-    setup: tuple[str, ...] = ()
-    files: Mapping[str, str] = {}
-    mounts: Mapping[str, Annotated[Mount, BeforeValidator(_mount)]] = {}
-    volumes: Mapping[str, Annotated[VolumeUse, BeforeValidator(_volume)]] = {}
-    checkpoint: Checkpoint | None = None
-    resume: str = ""
-    on_done: Literal["release", "keep"] = "release"
-    train: Train | None = None
+    services: tuple[Task, ...] = Field(
+        default=(), description="Several programs on one machine, each with fields of its own."
+    )
+    image: str = Field(
+        default="", description="A container. Without one, the workload runs on the machine itself."
+    )
+    registry: Registry | None = Field(
+        default=None, description="How the machine signs in to the registry of a private `image`."
+    )
+    setup: tuple[str, ...] = Field(
+        default=(),
+        description=(
+            "Lines to run once, where the command runs: inside the `image` where there is one."
+        ),
+    )
+    files: Mapping[str, str] = Field(
+        default={},
+        description=(
+            "Path here to path there, in the home folder, where the command runs unless there is "
+            "a `workdir`. 8 KB packed; for more use `workdir`, an image or a bucket."
+        ),
+    )
+    mounts: Mapping[str, Annotated[Mount, BeforeValidator(_mount)]] = Field(
+        default={},
+        description=(
+            "Buckets (`gs://`, `s3://`) as folders, by path: a URL, or `source` and `mode`."
+        ),
+    )
+    volumes: Mapping[str, Annotated[VolumeUse, BeforeValidator(_volume)]] = Field(
+        default={},
+        description="Volumes of the stack as folders, by name: a path, or `path` and `mode`.",
+    )
+    checkpoint: Checkpoint | None = Field(
+        default=None,
+        description=(
+            "A folder that is kept elsewhere: restored at the start, saved every so often and at "
+            "the end."
+        ),
+    )
+    resume: str = Field(
+        default="", description="Added to the command once a checkpoint was restored."
+    )
+    on_done: Literal["release", "keep"] = Field(
+        default="release", description="What becomes of a job's machine when the job ends."
+    )
+    train: Train | None = Field(
+        default=None,
+        description=(
+            "`hours`, or `tokens` and `method`: the plan then shows hours and dollars of the run,"
+            " and `rank: job_cost` works."
+        ),
+    )
 
     def record(self) -> WorkloadRecord:
         """The plain form. Of a section that `problems` found nothing wrong with."""

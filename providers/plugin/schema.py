@@ -7,7 +7,10 @@ A test compares it with the spec's fields.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 VERSION = "0.1.0"
 
@@ -45,172 +48,93 @@ _MAX_SPEND = _described(
     "The most that the stack may spend in a calendar month (UTC), US dollars. Its ownership counts;"
     " each cluster knows that there is a limit.",
 )
-_SPOT = _described(_STRING, "`never`, `prefer` or `only`: sugar for `capacity`.")
-_CAPACITY = _described(
-    _listed(_STRING), "Ordered kinds: `on-demand`, `spot`, `flex-start`, `reservation(NAME)`."
-)
 
 _TYPES: dict[str, Any] = {
     "gpu:index:Gpu": {
         "type": "object",
         "description": "A GPU by name, or by memory instead of name.",
         "properties": {
-            "type": _described(
-                _STRING, "The name, as in `H100`, `H100:8`, or `H100!` for exactly this one."
-            ),
-            "count": _described(_INTEGER, "GPUs per node."),
-            "min_memory_gib": _described(_NUMBER, "Any GPU with at least this much memory."),
-            "fallback": _described(
-                _listed({"oneOf": [_STRING, _ref("Fallback")]}),
-                "Further acceptable choices, in order.",
-            ),
-            "spot": _SPOT,
+            "type": _STRING,
+            "count": _INTEGER,
+            "min_memory_gib": _NUMBER,
+            "fallback": _listed({"oneOf": [_STRING, _ref("Fallback")]}),
+            "spot": _STRING,
         },
     },
     "gpu:index:Fallback": {
         "type": "object",
         "description": "Another acceptable choice. Whatever it leaves out is as in the cluster.",
         "properties": {
-            "gpu": _described(_STRING, "As in `A100-80GB:8`."),
-            "min_memory_gib": _described(_NUMBER, "Any GPU with at least this much memory."),
-            "nodes": _described(_INTEGER, "Machines of this choice."),
-            "spot": _SPOT,
-            "capacity": _CAPACITY,
-            "wait": _described(_DURATION, "How long to wait for capacity, as in `15m`."),
-            "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
-            "dtype": _described(_STRING, "The workload's number format with this choice."),
-            "command": _described(_STRING, "The workload's command with this choice."),
-            "args": _described(
-                _mapped(_ANY), "What this choice changes of the launcher's arguments."
-            ),
+            "gpu": _STRING,
+            "min_memory_gib": _NUMBER,
+            "nodes": _INTEGER,
+            "spot": _STRING,
+            "capacity": _listed(_STRING),
+            "wait": _DURATION,
+            "ttl": _DURATION,
+            "dtype": _STRING,
+            "command": _STRING,
+            "args": _mapped(_ANY),
         },
     },
     "gpu:index:Override": {
         "type": "object",
         "description": "A negotiated rate for one node per hour.",
         "properties": {
-            "provider": _described(_STRING, "Whose rate it is."),
-            "price_usd_per_hour": _described(_NUMBER, "US dollars per hour for one node."),
-            "region": _described(_STRING, "Where it holds; everywhere when left out."),
-            "machine_type": _described(_STRING, "For which machine type; any when left out."),
-            "gpu": _described(_STRING, "For which GPU; any when left out."),
-            "capacity": _described(_STRING, "For which kind of capacity; any when left out."),
+            "provider": _STRING,
+            "price_usd_per_hour": _NUMBER,
+            "region": _STRING,
+            "machine_type": _STRING,
+            "gpu": _STRING,
+            "capacity": _STRING,
         },
         "required": ["provider", "price_usd_per_hour"],
     },
     "gpu:index:Prices": {
         "type": "object",
         "description": "What you know better than the catalog.",
-        "properties": {
-            "overrides": _described(
-                _listed(_ref("Override")), "Negotiated rates; the first match wins."
-            )
-        },
+        "properties": {"overrides": _listed(_ref("Override"))},
     },
 }
+"""The parts of the spec; `document` adds what the spec says of each field."""
 
 SPEC_INPUTS: dict[str, Any] = {
-    "gpu": _described(
-        {"oneOf": [_STRING, _ref("Gpu"), _listed(_ANY)]},
-        "What is wanted, per node: `H100:8`, `H100!:8`, a list in order of preference, or by"
-        " memory.",
-    ),
-    "kind": _described(
-        _STRING,
-        "`machine`: one you log into; `job`: a command that ends; `service`: a command that"
-        " listens.",
-    ),
-    "nodes": _described(_INTEGER, "Machines in the cluster: all or none, in one zone."),
-    "fallback": _described(
-        _listed({"oneOf": [_STRING, _ref("Fallback")]}), "Further acceptable choices, in order."
-    ),
-    "spot": _SPOT,
-    "capacity": _CAPACITY,
-    "providers": _described(
-        _listed(_STRING), "Allowed providers; any but marketplaces when left out."
-    ),
-    "regions": _described(_listed(_STRING), "Allowed regions; any when left out."),
-    "marketplaces": _described(
-        _BOOLEAN, "Strangers' hosts (a marketplace) will do although `providers` names none."
-    ),
-    "rank": _described(
-        _STRING,
-        "`price_by_choice` (the default), `preference`, `price`, `performance_per_dollar` or"
-        " `job_cost`.",
-    ),
-    "max_price_per_hour": _described(
-        _NUMBER, "The most that all nodes together may cost, US dollars per hour."
-    ),
-    "accept_suspect_prices": _described(
-        _BOOLEAN, "Prices that can hardly be true are bought all the same."
-    ),
-    "prices": _described(_ref("Prices"), "Negotiated rates."),
-    "wait": _described(_DURATION, "How long to wait for capacity in one place, as in `15m`."),
-    "ttl": _described(_DURATION, "How long it may run, as in `20h`."),
-    "on_ttl": _described(_STRING, "`release` or `keep`: what happens when the ttl has passed."),
-    "idle_after": _described(
-        _DURATION, "Released, as at its ttl, once no GPU had anything to do for this long."
-    ),
-    "replicas": _described(
-        _INTEGER, "Of a service: so many machines that each serve alone, behind a proxy."
-    ),
-    "tls": _described(
-        _ANY,
-        "`{domain, certificate: {PROVIDER: REFERENCE}}`: the proxy of the replicas answers by"
-        " HTTPS, with a certificate that the machines fetch.",
-    ),
-    "on_loss": _described(
-        _STRING,
-        "`replace-all`, `replace-node` or `report`: what the next `up` does when some of several"
-        " machines are lost.",
-    ),
-    "disk_gib": _described(_INTEGER, "The boot disk's size."),
-    "ports": _described(_listed(_INTEGER), "Ports that listen."),
-    "expose": _described(
-        _STRING, "`private`, `public`, or `token` (a service): who can reach the ports."
-    ),
-    "ssh_key": _described(_STRING, "One public key."),
-    "labels": _described(_mapped(_STRING), "Written on the machines."),
-    "secrets": _described(
-        _mapped(_mapped(_STRING)),
-        "By the variable's name, for each provider where it is kept, as in `{gcp:"
-        " projects/p/secrets/x}`. Never a value.",
-    ),
-    "network": _described(
-        _STRING, "`default` uses what is there; `managed` declares an own network."
-    ),
-    "options": _described(_mapped(_mapped(_ANY)), "Per provider what only that provider knows."),
-    "workload": _described(
-        _mapped(_ANY),
-        "What runs there: a command, or a launcher with its model; docs/reference/spec.md has the"
-        " fields.",
-    ),
-    "workdir": _described(
-        _ANY,
-        "A folder that is sent to the machines before the workload starts, and in which it runs:"
-        " its path, or `{path, limit}`.",
-    ),
-    "state": _described(
-        _STRING,
-        "`running`, or `stopped`: what is there is stopped and kept; only its disks are billed"
-        " then.",
-    ),
-    "ready": _described(
-        _STRING,
-        "A machine is ready once ssh logs in, its driver answers and GPU count and memory are as"
-        " ordered (`checked`), or once its cloud says so (`running`).",
-    ),
-    "accept": _described(
-        _STRING,
-        "`quick` or `full`: its GPUs are measured once it is ready. A machine that is degraded or"
-        " not what was sold is released, and the next place is tried (`off`).",
-    ),
-    "triggers": _described(
-        _mapped(_INTEGER),
-        "Written by `gpus rerun` (`rerun`: a new machine) and `gpus reclaim` (`reclaim`: from a"
-        " fallback to the preferred choice, which is acquired first).",
-    ),
+    "gpu": {"oneOf": [_STRING, _ref("Gpu"), _listed(_ANY)]},
+    "kind": _STRING,
+    "nodes": _INTEGER,
+    "fallback": _listed({"oneOf": [_STRING, _ref("Fallback")]}),
+    "spot": _STRING,
+    "capacity": _listed(_STRING),
+    "providers": _listed(_STRING),
+    "regions": _listed(_STRING),
+    "marketplaces": _BOOLEAN,
+    "rank": _STRING,
+    "max_price_per_hour": _NUMBER,
+    "accept_suspect_prices": _BOOLEAN,
+    "prices": _ref("Prices"),
+    "wait": _DURATION,
+    "ttl": _DURATION,
+    "on_ttl": _STRING,
+    "idle_after": _DURATION,
+    "replicas": _INTEGER,
+    "tls": _ANY,
+    "on_loss": _STRING,
+    "disk_gib": _INTEGER,
+    "ports": _listed(_INTEGER),
+    "expose": _STRING,
+    "ssh_key": _STRING,
+    "labels": _mapped(_STRING),
+    "secrets": _mapped(_mapped(_STRING)),
+    "network": _STRING,
+    "options": _mapped(_mapped(_ANY)),
+    "workload": _mapped(_ANY),
+    "workdir": _ANY,
+    "state": _STRING,
+    "ready": _STRING,
+    "accept": _STRING,
+    "triggers": _mapped(_INTEGER),
 }
+"""The fields of the spec; `document` adds what the spec says of each."""
 
 CLUSTER_INPUTS: dict[str, Any] = {
     "world": _WORLD,
@@ -344,8 +268,26 @@ _PLAN_OUTPUTS: dict[str, Any] = {
 }
 
 
+def _worded(properties: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """The properties, each with what the spec says of the field of its name."""
+    fields = model.model_fields
+    return {
+        name: _described(kind, str(fields[name].description)) if name in fields else kind
+        for name, kind in properties.items()
+    }
+
+
 def document() -> str:
     """The schema as JSON."""
+    from providers.model import spec_fields
+
+    types = {
+        name: {
+            **kind,
+            "properties": _worded(kind["properties"], getattr(spec_fields, name.split(":")[-1])),
+        }
+        for name, kind in _TYPES.items()
+    }
     return json.dumps(
         {
             "name": "gpu",
@@ -359,7 +301,7 @@ def document() -> str:
             "meta": {"moduleFormat": "(.*)"},
             "config": {},
             "provider": {},
-            "types": _TYPES,
+            "types": types,
             "resources": {
                 "gpu:index:Ownership": {
                     "description": (
@@ -400,7 +342,7 @@ def document() -> str:
                 },
                 "gpu:index:Cluster": {
                     "description": "One cluster of GPU machines, got wherever there is capacity.",
-                    "inputProperties": CLUSTER_INPUTS,
+                    "inputProperties": _worded(CLUSTER_INPUTS, spec_fields.ClusterFields),
                     "requiredInputs": ["world", "owner", "cluster", "gpu"],
                     "properties": CLUSTER_OUTPUTS,
                     "required": [
@@ -416,7 +358,10 @@ def document() -> str:
                         "Every place that could serve a declaration, ranked, with prices. Buys"
                         " nothing."
                     ),
-                    "inputs": {"properties": _PLAN_INPUTS, "required": ["world"]},
+                    "inputs": {
+                        "properties": _worded(_PLAN_INPUTS, spec_fields.ClusterFields),
+                        "required": ["world"],
+                    },
                     "outputs": {"properties": _PLAN_OUTPUTS, "required": ["text", "candidates"]},
                 }
             },
