@@ -2,7 +2,7 @@
 
 
 def test_a_custom_job_from_preview_to_destroy(project) -> None:
-    """Estimated in preview, had by one request past a region without room, waited for, done and
+    """Estimated in preview, launched by one request past a region without room, waited for, done and
     left alone by the next `up`, gone with destroy.
     """
     made = project("job-vertex")

@@ -385,7 +385,7 @@ class _Walk:
 
     def _all_failed(self) -> GpusError:
         plan = self.candidates.plan
-        by_rule = plan.counted().items() if plan is not None else ()
+        by_rule = plan.rejected_by_rule.items() if plan is not None else ()
         return all_failed(
             self.spec.cluster,
             self.spec.ask,
