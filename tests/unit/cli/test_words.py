@@ -181,7 +181,7 @@ def test_gpus_alone_shows_its_help_and_its_version_is_told(capsys) -> None:
     assert main.main([]) == 0
     out = capsys.readouterr().out
     assert "Look, and buy nothing" in out and "Use machines" in out
-    assert len(out.splitlines()) <= 42 and max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) <= 48 and max(map(len, out.splitlines())) <= 80
     assert re.findall(r"^  (plan|run|watch|rehearse) ", out, re.MULTILINE) == [
         *("plan", "run", "watch", "rehearse"),
     ]
