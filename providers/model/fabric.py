@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MEASURED = "; `gpus accept` measures it"
-
 
 class Fabric(NamedTuple):
     """The network beside TCP that a machine type has between its nodes.

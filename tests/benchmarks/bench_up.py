@@ -28,7 +28,7 @@ RUNS = 3
 MORE_S = 3.0
 """What an `up` may take beyond the bare start of what runs."""
 NODES, RATIO = 10, 1.5
-SETUP_S = 20
+SETUP_S = 10
 """How long a machine's own set-up takes where ten are compared with one: packages, an image."""
 LONGEST_S = 300.0
 UP = ("up", "--yes", "--skip-preview")
