@@ -72,8 +72,9 @@ def test_a_connection_to_a_machine_as_it_was_before_is_left(adapter, boxes, monk
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_port_of_a_machine_is_carried_here(boxes, tmp_path) -> None:
+def test_a_port_of_a_machine_is_carried_here(boxes, tmp_path, monkeypatch) -> None:
     """By a connection of its own, which ends with what carries it."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
     file = tmp_path / "inventory.yaml"
     file.write_text(json.dumps({"machines": [box.entry() for box in boxes]}))
     node = Node(Handle("ssh", "box-2/token"), "train-0", "running")
@@ -81,6 +82,7 @@ def test_a_port_of_a_machine_is_carried_here(boxes, tmp_path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("", 0)) as free:
         local, remote = free.getsockname()[1], there.getsockname()[1]
         free.close()
+        wait_until(lambda: _answers(boxes[1].port, boxes[1].address), 20)
         carrying = subprocess.Popen([*words, str(local), str(remote)])
         try:
             wait_until(lambda: _answers(local), 20)
@@ -93,9 +95,9 @@ def test_a_port_of_a_machine_is_carried_here(boxes, tmp_path) -> None:
     assert port(node, {"inventory": str(file)}) == ()
 
 
-def _answers(local: int) -> bool:
+def _answers(port: int, address: str = "127.0.0.1") -> bool:
     try:
-        socket.create_connection(("127.0.0.1", local)).close()
+        socket.create_connection((address, port)).close()
     except OSError:
         return False
     return True
