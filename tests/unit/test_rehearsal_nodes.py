@@ -114,6 +114,29 @@ def test_a_daemon_that_is_down_is_told_with_what_to_do(monkeypatch, tmp_path) ->
         docker.call("version")
 
 
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (
+            "echo 'Error response from daemon: Address already in use'; echo Error: containers: x",
+            "docker network create failed: Address already in use;",
+        ),
+        (
+            "echo 'E: No space left on device'; echo The command apt-get returned code 100",
+            "docker network create failed: E: No space left on device;",
+        ),
+    ],
+)
+def test_what_docker_refuses_is_told_by_its_reason(monkeypatch, tmp_path, script, told) -> None:
+    """Its last line may say only which container or command it was."""
+    tool = tmp_path / "docker"
+    tool.write_text(f"#!/bin/sh\n{{ {script}; }} >&2; exit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(docker.DockerError, match=told):
+        docker.call("network", "create", "--label", "x")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize(
     ("flags", "writes"),

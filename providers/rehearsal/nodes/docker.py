@@ -4,6 +4,7 @@ rest of the environment choose the daemon, as in any shell.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -34,25 +35,34 @@ def call(*words: str, given: bytes | None = None, limit_s: float = _LIMIT_S) -> 
         ) from None
     except subprocess.TimeoutExpired:
         raise DockerError(
-            f"wanted an answer of `docker {words[0]}`, found none within {limit_s:.0f}s; see that"
-            " its daemon is well, or: gpus rehearse nodes played"
+            f"wanted an answer of `docker {_command(words)}`, found none within"
+            f" {limit_s:.0f}s; see that its daemon is well, or: gpus rehearse nodes played"
         ) from None
     if done.returncode:
         raise DockerError(
-            f"docker {words[0]} failed: {_reason(done.stderr)[:300]}; see that its daemon is well"
-            " (DOCKER_HOST), or: gpus rehearse nodes played"
+            f"docker {_command(words)} failed: {_reason(done.stdout, done.stderr)[:300]}; see that"
+            " its daemon is well (DOCKER_HOST), or: gpus rehearse nodes played"
         )
     return done.stdout.decode(errors="replace").strip()
 
 
-def _reason(written: bytes) -> str:
-    """The daemon's own words, else the last line: that may say only which container it was."""
-    lines = written.decode(errors="replace").strip().splitlines() or ["no reason given"]
-    told = next((line for line in lines if _DAEMON in line), lines[-1])
-    return printable(told.partition(_DAEMON)[2] or told).strip()
+def _command(words: tuple[str, ...]) -> str:
+    return " ".join(word for word in words[:2] if word.isalpha())
+
+
+def _reason(out: bytes, err: bytes) -> str:
+    """The daemon's own words, else the last error that a build's command wrote, else the last line:
+    that may say only which container or command it was.
+    """
+    lines = err.decode(errors="replace").strip().splitlines() or ["no reason given"]
+    written = out.decode(errors="replace").splitlines() + lines
+    told = next((line.partition(_DAEMON)[2] for line in lines if _DAEMON in line), "")
+    errors = [line for line in written if _ERROR.search(line)]
+    return printable(told or (errors or lines)[-1]).strip()
 
 
 _DAEMON = "Error response from daemon:"
+_ERROR = re.compile(r"no space left|(?:^|\s)E: |could not resolve", re.IGNORECASE)
 ENDED = "ended"
 """The state of a container whose machine went down in order."""
 
