@@ -29,7 +29,7 @@ MOUNTED = """config:
       gpu: T4:1
       providers: [{cloud}]
       workload:
-        command: cat /mnt/data/kept; echo written before >>/mnt/data/kept
+        command: cat /mnt/data/kept; echo written before >>/mnt/data/kept || echo kept as it is
         on_done: keep
         volumes: {{data: /mnt/data}}
 """
@@ -64,7 +64,7 @@ def kinds(daemon, *words: str) -> list[str]:
     label = ("--quiet", "--filter", "label=gpus.rehearsal.store", *words)
     found = [daemon.call(kind, "ls", *label) for kind in ("network", "volume")]
     found += [daemon.call("ps", "--all", *label)]
-    found += [daemon.call("image", "ls", "--quiet", "gpus-rehearsal-node")]
+    found += [daemon.call("image", "ls", "--quiet", "--filter", "label=gpus.rehearsal.image")]
     return [each for text in found for each in text.split()]
 
 
@@ -93,9 +93,14 @@ def test_only_a_machine_that_powers_itself_off_is_stopped(project, nodes) -> Non
 
 def test_two_rehearsals_share_a_daemon_and_each_is_reset_alone(project, nodes, tmp_path) -> None:
     """Their clouds give the same addresses. One that is reset leaves nothing, also where Docker
-    could not be asked at that time.
+    could not be asked at that time; nor does one whose image could not be built.
     """
-    first = declared(project(), SMALL)
+    first = project()
+    first.env["DOCKER_DEFAULT_PLATFORM"] = "linux/s390x"
+    assert "wanted linux/s390x" in first.gpus("rehearse", "nodes", "docker", code=2)
+    assert kinds(nodes) == []
+    del first.env["DOCKER_DEFAULT_PLATFORM"]
+    declared(first, SMALL)
     (tmp_path / "other").mkdir()
     other = declared(Project(tmp_path / "other", first.stack), SMALL)
     first.up()
@@ -118,15 +123,19 @@ def test_two_rehearsals_share_a_daemon_and_each_is_reset_alone(project, nodes, t
 
 @pytest.mark.parametrize(("cloud", "zone"), [("gcp", "us-central1-a"), ("aws", "use1-az1")])
 def test_a_volume_outlives_its_machine_and_goes_with_its_data(project, nodes, cloud, zone) -> None:
-    """The next machine reads what the first one wrote; a volume that is deleted leaves none."""
+    """The next machine reads what the first one wrote, and cannot write to it where it only reads;
+    a volume that is deleted leaves none.
+    """
     made = declared(project(), MOUNTED.format(cloud=cloud, zone=zone))
     made.up()
     made.gpus("wait", "box")
     assert "written before" not in made.gpus("logs", "box", "--lines", "0")
     made.edit("run: first", "run: second")
+    made.edit("{data: /mnt/data}", "{data: {path: /mnt/data, mode: ro}}")
     made.up()
     made.gpus("wait", "box")
-    assert "written before" in made.gpus("logs", "box", "--lines", "0")
+    said = made.gpus("logs", "box", "--lines", "0")
+    assert "written before" in said and "kept as it is" in said
     (name,) = nodes.running()
     folders = ("exec", name, "ls", "/var/lib/rehearsal-disks")
     assert len(nodes.call(*folders).split()) == 1

@@ -18,7 +18,7 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
-_NAME = "gpus-rehearsal-node"
+_NAME, _LABEL = "gpus-rehearsal-node", "gpus.rehearsal.image"
 TAG = f"{_NAME}:{_digest()}"
 """By what it is made of: a changed file is another image."""
 
@@ -37,9 +37,12 @@ def built() -> bool:
 
 
 def remove() -> None:
-    """Removes it, and those of other versions, unless another rehearsal of this daemon uses it."""
+    """Removes it, those of other versions, and what a build that failed left, unless another
+    rehearsal of this daemon uses it.
+    """
     with suppress(docker.DockerError):
         if not docker.call("network", "ls", "--quiet", "--filter", f"label={owned.STORE_LABEL}"):
             form = ("--format", "{{.Repository}}:{{.Tag}}")
             if found := docker.call("image", "ls", *form, _NAME).split():
                 docker.call("image", "rm", *found)
+            docker.call("image", "prune", "--force", "--filter", f"label={_LABEL}")
