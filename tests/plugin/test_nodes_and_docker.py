@@ -2,6 +2,7 @@
 
 import pytest
 
+from providers.rehearsal.nodes import image
 from tests.plugin.conftest import Project, wait_until
 from tests.plugin.nodes_rig import daemon, monkeypatch_module, nodes
 
@@ -25,7 +26,7 @@ MOUNTED = """config:
   gpus:clusters:
     box:
       kind: job
-      run: first
+      triggers: {{rerun: 1}}
       gpu: T4:1
       providers: [{cloud}]
       workload:
@@ -121,16 +122,15 @@ def test_two_rehearsals_share_a_daemon_and_each_is_reset_alone(project, nodes, t
     assert kinds(nodes) == []
 
 
-@pytest.mark.parametrize(("cloud", "zone"), [("gcp", "us-central1-a"), ("aws", "use1-az1")])
-def test_a_volume_outlives_its_machine_and_goes_with_its_data(project, nodes, cloud, zone) -> None:
+def test_a_volume_outlives_its_machine_and_goes_with_its_data(project, nodes) -> None:
     """The next machine reads what the first one wrote, and cannot write to it where it only reads;
     a volume that is deleted leaves none.
     """
-    made = declared(project(), MOUNTED.format(cloud=cloud, zone=zone))
+    made = declared(project(), MOUNTED.format(cloud="gcp", zone="us-central1-a"))
     made.up()
     made.gpus("wait", "box")
     assert "written before" not in made.gpus("logs", "box", "--lines", "0")
-    made.edit("run: first", "run: second")
+    made.edit("rerun: 1", "rerun: 2")
     made.edit("{data: /mnt/data}", "{data: {path: /mnt/data, mode: ro}}")
     made.up()
     made.gpus("wait", "box")
@@ -142,15 +142,19 @@ def test_a_volume_outlives_its_machine_and_goes_with_its_data(project, nodes, cl
     made.destroy()
     (volume,) = nodes.call("volume", "ls", "--quiet").split()
     assert volume.endswith("-disks")
-    words = (
-        "run",
-        "--rm",
-        "--volume",
-        f"{volume}:/disks",
-        "--network",
-        "none",
-        "debian:bookworm-slim",
-    )
+    words = ("run", "--rm", "--network", "none", "--volume", f"{volume}:/disks", image.BASE)
     assert nodes.call(*words, "ls", "/disks") == ""
+    made.rehearse("reset", "--yes")
+    assert kinds(nodes) == []
+
+
+def test_a_volume_is_found_by_its_serial_number_at_ec2(project, nodes) -> None:
+    """It is attached to a machine that runs already, whose script waits for it."""
+    made = declared(project(), MOUNTED.format(cloud="aws", zone="use1-az1"))
+    made.up()
+    made.gpus("wait", "box")
+    (name,) = nodes.running()
+    data = nodes.call("exec", name, "sh", "-c", "cat /var/lib/rehearsal-disks/*/data/kept")
+    assert data == "written before"
     made.rehearse("reset", "--yes")
     assert kinds(nodes) == []
