@@ -90,12 +90,23 @@ def _lines(costs: Sequence[Cost]) -> Iterable[str]:
                 cost.choice,
                 _hourly(cost.micro_usd),
                 _run(cost),
-                _monthly(cost.month),
+                # What ends by itself is paid for a run, not for a month.
+                _monthly(cost.month) if cost.ttl_s is None else "",
             )
             for cost in own
         ]
+        endless = all(cost.ttl_s is None for cost in own)
         if len(own) > 1:
-            rows.append((stack, "all", "", _hourly(total(own)), "", _monthly(_months(own))))
+            rows.append(
+                (
+                    stack,
+                    "all",
+                    "",
+                    _hourly(total(own)),
+                    "",
+                    _monthly(_months(own)) if endless else "",
+                )
+            )
     yield from table(rows, right={3, 5}, gives=(2,))
     first, *others = stacks
     base = total([cost for cost in costs if cost.stack == first])

@@ -329,7 +329,8 @@ class Functions:
         if seen is None:
             return node._replace(status=RUNNING, drift="its function is gone")
         url, facets = seen
-        text = f"{containers} containers" if containers else "scaled to zero"
+        several = "" if containers == 1 else "s"
+        text = f"{containers} container{several}" if containers else "scaled to zero"
         detail = f"{node.detail}; {text}" if node.detail else text
         return node._replace(
             status=RUNNING, url=url, detail=detail, drift=deployments.drifted(tags, facets)
