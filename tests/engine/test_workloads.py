@@ -57,8 +57,9 @@ class Rig:
     def create(self, wanted):
         return asyncio.run(operations.create(self.world, wanted, "g1"))
 
-    def read(self, record):
-        return asyncio.run(operations.read(self.world, ClusterRecord.from_dict(record.to_dict())))
+    def read(self, record, on_loss="replace-all"):
+        kept = ClusterRecord.from_dict(record.to_dict())
+        return asyncio.run(operations.read(self.world, kept, on_loss))
 
     def update(self, record, wanted):
         return asyncio.run(operations.update(self.world, record, wanted))

@@ -9,10 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.desired import ttl
+from providers.engine.messages import rerun_command
 from providers.engine.readiness.handover import rerun
 from providers.engine.reconcile.power import switch
 from providers.engine.reconcile.pricing import price_of
-from providers.engine.record import DEGRADED, DISK, ON_DONE, WORK, ClusterRecord, applied, works
+from providers.engine.record import (
+    DEGRADED,
+    DISK,
+    HEALTHY,
+    ON_DONE,
+    WORK,
+    ClusterRecord,
+    applied,
+    works,
+)
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
 from providers.engine.setup import start, started
@@ -33,7 +43,8 @@ async def edit(
     world: World, record: ClusterRecord, spec: ClusterSpec, stop: StopSignal
 ) -> ClusterRecord:
     """Writes what changed of the declaration on the machines where the adapter can; warns of what
-    only a replacement applies. Raises GpusError where it is to be stopped and cannot be.
+    only a replacement applies. Raises GpusError, with nothing written, where it is to be stopped
+    and cannot be, or its workload cannot be started anew.
     """
     limit_s = ttl(spec, record.entry)
     section = dict(spec.setup.options).get(record.provider)
@@ -63,6 +74,9 @@ async def edit(
     can = able.in_place | {WORK, ON_DONE}
     if "state" in changed:
         _check_power(world, record, setup, can)
+    watched = program is not None and program.watched and works(record)
+    if WORK in changed and watched:
+        _check_whole(record, replicated=spec.ask.replicated)
     for name in changed:
         if name not in can:
             world.report(
@@ -72,7 +86,7 @@ async def edit(
             )
             after[name] = before.get(name, "")
     change = _change(spec, setup, [name for name in changed if name in can])
-    runs = program is not None and program.watched and works(record) and record.status == RUNNING
+    runs = watched and record.status in (RUNNING, DEGRADED)
     if WORK in changed and program is not None and runs:
         if spec.ask.replicated:
             from providers.engine.reconcile.replicas import rolled
@@ -108,6 +122,16 @@ def _check_power(world: World, record: ClusterRecord, setup: Setup, can: Collect
     )
 
 
+def _check_whole(record: ClusterRecord, *, replicated: bool) -> None:
+    if record.status != DEGRADED or replicated:
+        return
+    raise GpusError(
+        f"{record.cluster}: its workload runs over {record.placement.nodes} machines together, and"
+        f" {record.detail}: it is not started anew, and no edit was applied. Set on_loss:"
+        f" replace-all, or run {rerun_command(record.cluster)}, for new machines"
+    )
+
+
 def _change(spec: ClusterSpec, setup: Setup, names: Collection[str]) -> dict[str, object]:
     """What an adapter is to write, by these names of `record.applied`. Power is switched last, and
     a workload is started anew.
@@ -136,7 +160,7 @@ async def _write(
 ) -> ClusterRecord:
     adapter = await home_of(world, record)
     # What is lost of a degraded cluster cannot be written on.
-    left = tuple(node.handle for node in record.machines)
+    left = tuple(node.handle for node in record.machines if node.status in HEALTHY)
     for handle in left if record.status == DEGRADED else record.handles:
         await repeated(world, adapter.name, adapter.update, handle, change)
     if "service" in change:

@@ -83,17 +83,18 @@ async def rolled(
     spec: ClusterSpec,
     stop: StopSignal,
 ) -> ClusterRecord:
-    """The record once each replica has started another workload, one after the other: the next one
-    does so only when this one answers. With `reasons` where one does not; those after it go on with
-    the previous workload.
+    """The record once each replica that runs has started another workload, one after the other: the
+    next one does so only when this one answers. With `reasons` where one does not; those after it
+    go on with the previous workload.
     """
     orders = world.journal.orders(world.name, record.owner, record.cluster, record.generation)
     if not orders:
         raise GpusError(f"{record.cluster}: its order is not known on this machine")
     wait_s = spec.ask.entries[record.entry].wait_s
     order = orders[0].order._replace(setup=setup, wait_s=wait_s)
-    adapter, total = await home_of(world, record), len(record.machines)
-    for number, node in enumerate(record.machines):
+    adapter, serving = await home_of(world, record), _well(record)
+    total = len(serving)
+    for number, node in enumerate(serving):
         await rerun(world, record, (node,), program)
         deadline = world.clock.now() + wait_s
         try:
