@@ -282,6 +282,15 @@ def reachable(world: World, spec: Cluster, *, own_key: bool = False) -> Ask:
         problems.append(
             Problem("ready", "checked: ad hoc logs into what it has", spec.ready, "leave it out")
         )
+    if spec.network != "default":
+        problems.append(
+            Problem(
+                "network",
+                "default: Pulumi makes a managed one",
+                spec.network,
+                "declare it in a stack",
+            )
+        )
     if spec.kind != "machine":
         problems.append(
             Problem(

@@ -270,11 +270,10 @@ def _runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     )
     found.extend(untimed(ask.workload))
     if spec.kind == "service" and spec.expose == "public":
-        network = (("managed", "true"),) if spec.network == "managed" else ()
         for name, each in machines.items():
             section = tuple(sorted(spec.options.get(name, {}).items()))
             if each.limits.shut is not None and (
-                wanted := each.limits.shut(spec.setup()._replace(options=section, network=network))
+                wanted := each.limits.shut(spec.setup()._replace(options=section))
             ):
                 todo = f"say so, or leave {name} out of providers"
                 found.append(
@@ -351,12 +350,7 @@ def _fitting(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     for provider, manifest in _allowed(spec, manifests).items():
         if manifest.limits.fits is not None:
             try:
-                setup = spec.setup()
-                if spec.network == "managed":
-                    # It has a service account of its own, which nobody knows the name of before it
-                    # is made.
-                    setup = setup._replace(network=(("service_account", "managed"),))
-                known = nominal(spec.ask(), setup, manifest)
+                known = nominal(spec.ask(), spec.setup(), manifest)
             except SpecError:
                 continue  # told by the workload's own check
             found = manifest.limits.fits(spec.kind, dict(known.options), known)

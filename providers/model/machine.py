@@ -127,12 +127,16 @@ class Node(NamedTuple):
         )
 
 
+MANAGED = (("managed", "true"),)
+"""The network of a `Setup` that is a managed one, as long as its wiring is not known."""
+
+
 class Setup(NamedTuple):
     """Everything about the machines that is not a choice of place: from the spec, for the adapter.
 
     `options` are the sections by provider, already checked by the adapters; in an Order they are
-    the provider's own section alone. `network` is `default`, or the wiring of a managed network as
-    the program resolved it (keys named by the adapter).
+    the provider's own section alone. `network` is empty for the default one, else the wiring of
+    a managed network as the program resolved it (keys named by the adapter), or `MANAGED`.
     """
 
     disk_gib: int | None = None

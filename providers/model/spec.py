@@ -18,7 +18,7 @@ from providers.errors import Problem, SpecError, shortened
 from providers.model import ask as asks
 from providers.model import duration, foreign
 from providers.model.ask import Ask, PriceOverride
-from providers.model.machine import Setup
+from providers.model.machine import MANAGED, Setup
 from providers.model.money import micro_usd
 from providers.model.secret import REGISTRY_PASSWORD, TLS_CERTIFICATE
 from providers.model.spec_checks import check_cluster
@@ -107,8 +107,8 @@ class Cluster(ClusterFields):
         return {**self.secrets, **{name: found for name, found in own.items() if found}}
 
     def setup(self) -> Setup:
-        """Everything about the machines that is no choice of place, the wiring of a managed network
-        aside.
+        """Everything about the machines that is no choice of place. Of a managed network only that
+        there is one: its wiring is known once it is made.
         """
         work = None if self.workload is None else self.workload.record()
         registry = None if work is None else work.registry
@@ -124,6 +124,7 @@ class Cluster(ClusterFields):
             ),
             ports=tuple(self.ports),
             state=self.state,
+            network=MANAGED if self.network == "managed" else (),
             expose=self.expose,
             secrets=tuple(
                 (name, tuple(sorted(references.items())))

@@ -220,9 +220,10 @@ def cluster_spec_of(values: Mapping[str, Any]) -> ClusterSpec:
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:
     """Everything about the machines that is no choice of place."""
     links = values.get("network_links") or {}
-    made = spec.setup()._replace(
-        network=tuple(sorted((str(key), str(value)) for key, value in links.items()))
-    )
+    made = spec.setup()
+    if links:
+        wiring = tuple(sorted((str(key), str(value)) for key, value in links.items()))
+        made = made._replace(network=wiring)
     return made._replace(
         ports=(*made.ports, *(port for port in served(spec) if port not in made.ports))
     )

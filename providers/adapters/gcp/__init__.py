@@ -131,7 +131,8 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     from providers.model.secret import providers_of
 
     found = list(told(section, setup))
-    if section.get("service_account") or dict(setup.network).get("service_account"):
+    # A managed network brings a service account of its own.
+    if section.get("service_account") or setup.network:
         return found
     needs: list[tuple[str, str]] = []
     if NAME in providers_of(setup.secrets):
