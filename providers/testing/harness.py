@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from providers.errors import CloudError
     from providers.model.machine import Node
     from providers.model.offer import Candidate, Offer
+    from providers.model.volume import VolumeSpec
     from providers.rehearsal.scenario import RehearsedMachine
     from providers.rehearsal.store import Store
 
@@ -77,6 +78,10 @@ class Harness(NamedTuple):
     """What a machine of `gpu` is once somebody has made it another one at the cloud, as far as that
     can be done: property and value. It no longer is what was declared.
     """
+    volume: VolumeSpec | None = None
+    """A volume in a place where `gpu` is sold; needed where `storage` is declared."""
+    volume_create: tuple[str, ...] = ()
+    """The calls that make one, as `create`."""
     kind: str = "machine"
     """The kind of cluster that the cases order."""
 

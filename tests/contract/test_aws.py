@@ -3,6 +3,7 @@
 import pytest
 
 from providers.adapters.aws import MANIFEST, error_codes, errors
+from providers.model.volume import VolumeSpec
 from providers.rehearsal.clouds.aws import capacity_calls, console
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
 from providers.testing.contract import Harness, cases
@@ -38,6 +39,8 @@ HARNESS = Harness(
     settings={"regions": "us-east-1,us-east-2"},
     reserve=reserve,
     offline={"AWS_EC2_METADATA_DISABLED": "true"},
+    volume=VolumeSpec("data", "aws", "use1-az4", 200, "gp3", "us-east-1"),
+    volume_create=("ec2.CreateVolume",),
 )
 
 

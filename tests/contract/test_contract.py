@@ -2,9 +2,19 @@
 cloud that keeps a machine.
 """
 
+from functools import partial
+from uuid import uuid4
+
 import pytest
 
-from providers.errors import HalfMade, NoCapacity, OutcomeUnknown, Transient
+from providers.errors import (
+    CloudError,
+    HalfMade,
+    NoCapacity,
+    OutcomeUnknown,
+    Transient,
+    Unclassified,
+)
 from providers.model.machine import GONE, Node
 from providers.testing.bench import OTHER, OWNER
 from providers.testing.contract import cases
@@ -80,6 +90,42 @@ class SaysGoneOnceAccepted(Broken):
         ]
 
 
+class BrokenVolumes(Broken):
+    """Volumes that break one rule; the machines are good."""
+
+    @property
+    def volumes(self):
+        store = Broken(self.real.volumes)
+        for name in ("create", "look", "claim", "grow"):
+            if name in vars(type(self)):
+                setattr(store, name, partial(getattr(self, name), self.real.volumes))
+        return store
+
+
+class MakesAnotherVolume(BrokenVolumes):
+    def create(self, store, order):
+        name = f"{order.spec.name}-{len(store.find())}"
+        return store.create(order._replace(spec=order.spec._replace(name=name), token=str(uuid4())))
+
+
+class TakesAFaultForAVolumesEnd(BrokenVolumes):
+    def look(self, store, handle):
+        try:
+            return store.look(handle)
+        except (Transient, Unclassified):
+            return None
+
+
+class ForgetsTheNewOwner(BrokenVolumes):
+    def claim(self, store, handle, owner) -> None:
+        pass
+
+
+class MountsNothing(Broken):
+    def submit(self, order):
+        return self.real.submit(order._replace(setup=order.setup._replace(volumes=())))
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -94,6 +140,12 @@ class SaysGoneOnceAccepted(Broken):
         (BuysWhenAsked, "an_order_is_settled_by_its_token"),
         (ForgetsTheGeneration, "a_new_generation_is_written_on_an_adopted_machine"),
         (SaysGoneOnceAccepted, "a_deletion_that_lags_is_not_done"),
+        (MakesAnotherVolume, "one_token_makes_one_volume"),
+        (MakesAnotherVolume, "a_lost_answer_leaves_a_volume_that_is_found_again"),
+        (TakesAFaultForAVolumesEnd, "a_volume_that_cannot_be_asked_for_is_never_gone"),
+        (ForgetsTheNewOwner, "a_volume_that_is_claimed_has_a_new_owner"),
+        (MountsNothing, "a_volume_is_never_deleted_with_its_machine"),
+        (MountsNothing, "a_volume_that_is_not_there_is_never_made_by_a_machine"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
@@ -103,7 +155,7 @@ def test_a_broken_adapter_fails(kind, name, contract_home) -> None:
         connect=lambda *given: kind(HARNESS.manifest.connect(*given))
     )
     (case,) = [case for case in cases(HARNESS) if str(case) == name]
-    with pytest.raises((AssertionError, HalfMade)):
+    with pytest.raises((AssertionError, HalfMade, CloudError)):
         case.run(HARNESS._replace(manifest=manifest), contract_home)
 
 

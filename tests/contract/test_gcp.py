@@ -5,6 +5,7 @@ import json
 import pytest
 
 from providers.adapters.gcp import MANIFEST, errors
+from providers.model.volume import VolumeSpec
 from providers.rehearsal.clouds.gcp import console
 from providers.testing.contract import Harness, cases
 
@@ -32,6 +33,8 @@ HARNESS = Harness(
     edited={"machine_type": "g2-standard-24", "gpu_count": 2},
     leftovers=console.disks,
     offline={"NO_GCE_CHECK": "true"},
+    volume=VolumeSpec("data", "gcp", "us-central1-a", 200, "pd-balanced", "us-central1"),
+    volume_create=("disks.insert",),
 )
 
 

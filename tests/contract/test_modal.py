@@ -5,6 +5,7 @@ from grpclib import GRPCError, Status
 
 from providers.adapters.modal import MANIFEST, errors
 from providers.errors import CloudError
+from providers.model.volume import VolumeSpec
 from providers.rehearsal.clouds.modal import console
 from providers.testing.contract import Harness, cases
 
@@ -24,6 +25,8 @@ HARNESS = Harness(
     delete="SandboxTerminate",
     provoke=provoked,
     page=50,
+    volume=VolumeSpec("data", "modal"),
+    volume_create=("VolumeGetOrCreate",),
 )
 
 
