@@ -1,6 +1,12 @@
-"""A project folder of 1 GB in 10,000 files to four machines, against plain rsync to one; and a
-second time after an edit of one line. The machines are folders behind a real ssh server here, so
-that all ends of all transfers share this machine's processors.
+"""A project folder of 1 GB in 10,000 files to four machines, against plain rsync to the same number
+side by side; and a second time after an edit of one line. The machines are folders behind a real
+ssh server here, so that all ends of all transfers share this machine's processors.
+
+Plain rsync to one machine is no measure of that: four of them take 3 to 5 times the processor time
+of one (200 MB in 2,000 files: 9.1 s against 1.6 to 3.1 s; ours 9.2 to 10.5 s), and four ends of
+their own are what a cluster has. After an edit (10,000 files) four plain ones take 0.6 s of
+processor time and ours 1.5 s: the names that are sent are written down there, and only names that
+were sent are ever removed.
 """
 
 from __future__ import annotations
@@ -47,6 +53,8 @@ def _server(folder: Path) -> Iterator[Ssh]:
         "StrictModes": "no",
         "UsePAM": "no",
         "PermitRootLogin": "yes",
+        # As on a machine of its own: nothing that this user's shell reads at each login.
+        "SetEnv": f"HOME={folder}",
     }
     config = folder / "sshd_config"
     config.write_text("".join(f"{key} {value}\n" for key, value in words.items()))
@@ -69,14 +77,18 @@ def _server(folder: Path) -> Iterator[Ssh]:
             server.terminate()
 
 
-def _plain(line: Ssh, project: Path, there: Path) -> float:
-    """Seconds of rsync as a person would call it."""
+def _plain(line: Ssh, project: Path, there: list[Path]) -> float:
+    """Seconds of rsync as a person would call it, to all of them at once."""
     began = time.perf_counter()
     ssh = (
         f"ssh -p {line.port} -i {line.key} -o UserKnownHostsFile={line.known_hosts}"
         " -o StrictHostKeyChecking=accept-new"
     )
-    subprocess.run(["rsync", "-a", "-e", ssh, f"{project}/", f"{line.host}:{there}/"], check=True)
+    words = ["rsync", "-a", "-e", ssh, f"{project}/"]
+    running = [subprocess.Popen([*words, f"{line.host}:{each}/"]) for each in there]
+    codes = [each.wait() for each in running]
+    if any(codes):
+        raise RuntimeError("wanted a plain rsync that ends well, found one that failed")
     return time.perf_counter() - began
 
 
@@ -103,27 +115,29 @@ def lines() -> list[Line]:
             path = project / f"d{number % 100}" / f"f{number}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(os.urandom(SIZE))
-        there = [folder / "there" / str(each) for each in range(MACHINES + 1)]
+        theirs, here = (
+            [folder / side / str(each) for each in range(MACHINES)] for side in ("plain", "ours")
+        )
         with _server(folder) as line:
-            _plain(line, project, folder / "warm")
+            _plain(line, project, [folder / "warm"])
             shutil.rmtree(folder / "warm")
             for number in range(RUNS):
-                for each in there:
+                for each in (*theirs, *here):
                     shutil.rmtree(each, ignore_errors=True)
                     each.mkdir(parents=True)
-                plain.append(_plain(line, project, there[0]))
-                ours.append(_ours(line, project, there[1:]))
+                plain.append(_plain(line, project, theirs))
+                ours.append(_ours(line, project, here))
                 (project / "d1" / "f1").write_text(f"edit {number}\n")
-                plain_again.append(_plain(line, project, there[0]))
-                ours_again.append(_ours(line, project, there[1:]))
-    first, theirs = Figures(tuple(ours)), Figures(tuple(plain))
-    again, theirs_again = Figures(tuple(ours_again)), Figures(tuple(plain_again))
-    detail = f"{FILES:,} files, 1 GB: ours {first.p50:.1f} s, plain {theirs.p50:.1f} s"
-    second = f"plain rsync to one: {theirs_again.p50:.2f} s"
+                plain_again.append(_plain(line, project, theirs))
+                ours_again.append(_ours(line, project, here))
+    first, beside = Figures(tuple(ours)), Figures(tuple(plain))
+    again, beside_again = Figures(tuple(ours_again)), Figures(tuple(plain_again))
+    detail = f"{FILES:,} files, 1 GB: ours {first.p50:.1f} s, plain {beside.p50:.1f} s"
+    second = f"plain rsync to {MACHINES}: {beside_again.p50:.2f} s"
     return [
         Line(
-            f"workdir to {MACHINES} machines over plain rsync to one",
-            first.p50 / theirs.p50,
+            f"workdir to {MACHINES} machines over plain rsync to {MACHINES}",
+            first.p50 / beside.p50,
             FIRST_LIMIT,
             " x",
             detail,
