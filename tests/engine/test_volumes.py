@@ -3,10 +3,12 @@ by its own stack only, and deleted for good.
 """
 
 import asyncio
+from contextlib import suppress
 from importlib import import_module
 
 import pytest
 
+from providers.adapters.aws.volumes import Ebs
 from providers.adapters.guard import Volumes
 from providers.engine import operations, volume_spec, volumes
 from providers.engine.journal.journal import Journal
@@ -14,6 +16,7 @@ from providers.engine.runtime.world import open_world
 from providers.engine.termination import inventory, kept
 from providers.engine.termination.verdicts import Claims
 from providers.errors import GpusError, HalfMade, OutcomeUnknown, QuotaExceeded, Unsupported
+from providers.home import JOURNAL_FILE
 from providers.model.machine import Handle
 from providers.model.volume import READY, Volume, VolumeSpec, stack_id
 from providers.plugin import inputs
@@ -196,6 +199,30 @@ def test_several_machines_read_one_disk(rig) -> None:
     with pytest.raises(GpusError, match="VOLUME"):
         rig.do(lambda world: operations.create(world, cluster(rig, "other"), "b" * 12))
     rig.do(lambda world: operations.delete(world, first))
+
+
+@DISKS
+def test_a_machine_that_is_found_by_its_label_alone_has_the_volume_or_is_made_anew(
+    rig, tmp_path, monkeypatch
+) -> None:
+    """EC2 attaches a volume after the launch: a run that was killed in between, and whose journal
+    is not here, leaves a machine without it.
+    """
+    rig.store.set_latency(rig.provider, "job", 36_000)
+    made = rig.create()
+    with monkeypatch.context() as patch:
+        patch.setattr(Ebs, "attach", lambda *_: (_ for _ in ()).throw(Killed))
+        with suppress(Killed):
+            rig.do(lambda world: operations.create(world, cluster(rig), "a" * 12))
+    console = import_module(f"providers.rehearsal.clouds.{rig.provider}.console")
+    assert len(console.running(rig.store)) == 1
+    for file in tmp_path.glob(f"{JOURNAL_FILE}*"):
+        file.unlink()
+    after = rig.do(lambda world: operations.create(world, cluster(rig), "b" * 12))
+    (machine,) = rig.do(lambda world: volumes.read(world, made.handle)).users
+    assert [each.native_id.rpartition("/")[2] for each in after.handles] == [machine]
+    rig.store.advance(300)
+    assert len(console.running(rig.store)) == 1
 
 
 @DISKS

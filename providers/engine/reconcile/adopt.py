@@ -59,6 +59,8 @@ async def existing(
     chosen, entry = _choose(
         world, spec, [node for adapter, node in found.values() if await _present(world, adapter)]
     )
+    if chosen and not await _has_volumes(world, spec, chosen):
+        chosen = ()
     keep = [node.handle for node in chosen]
     stop.check(spec.cluster)
     await _clear_away(
@@ -111,6 +113,25 @@ async def _present(world: World, adapter: Cloud) -> bool:
         return await adapter_of(world, adapter.name) is adapter
     except CloudError:
         return False
+
+
+async def _has_volumes(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> bool:
+    """Whether the volumes that the declaration mounts are attached to these machines. A run that
+    was cut short may have launched a machine and attached none; its start-up script would wait for
+    ever. Raises where its cloud cannot be asked.
+    """
+    provider = nodes[0].handle.provider
+    sold = world.manifests[provider].storage
+    if not spec.setup.volumes or sold is None or not sold.types:
+        return True
+    store = (await adapter_of(world, provider)).volumes
+    there = await repeated(world, provider, lambda: store.find(owner=spec.owner))
+    users = {each.spec.name: each.users for each in there}
+    return all(
+        {node.name, node.handle.native_id.rpartition("/")[2]} & set(users.get(mount.name, ()))
+        for mount in spec.setup.volumes
+        for node in nodes
+    )
 
 
 async def _remembered(
