@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
+from providers.model import retired
 from providers.model.ask import Ask, Choice
 from providers.model.listed import Offers, row
 from providers.model.money import micro_usd
@@ -138,7 +139,9 @@ def compiled(
     if nodes < 1:
         problems.append(Problem("nodes", "a whole number from 1", str(nodes)))
     if rank not in asks.RANKS:
-        problems.append(Problem("rank", "one of " + ", ".join(asks.RANKS), repr(rank)))
+        problems.append(
+            Problem("rank", "one of " + ", ".join(asks.RANKS), repr(rank), retired.rank(rank))
+        )
     cap = None
     if max_price_per_hour is not None:
         try:

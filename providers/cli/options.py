@@ -37,9 +37,7 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together"
     )
-    parser.add_argument(
-        "--rank", choices=RANKS[:-1], help=f"what comes first (default: {RANKS[0]})"
-    )
+    parser.add_argument("--rank", choices=RANKS, help=f"what comes first (default: {RANKS[0]})")
     parser.add_argument(
         "--marketplaces",
         action="store_true",

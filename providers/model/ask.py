@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
-BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST = (
+BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE = (
     "price_by_choice",
     "preference",
     "price",
     "performance_per_dollar",
-    "job_cost",
 )
-RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, JOB_COST)
-"""What comes first: choice, capacity, price (the default); choice, capacity, provider as listed,
-price; or one figure over all choices.
+RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE)
+"""What comes first: the first choice that has room, at its cheapest place (the default) or at the
+first provider listed; the cheapest of all choices; or the most work for a dollar of all.
 """
 DEFAULT_WAIT_S = 15 * 60
 

@@ -16,6 +16,14 @@ COMMANDS = {
     "reclaim": ("the preferred choice while a fallback runs", "reclaim"),
 }
 """The fields that became commands: what each asks for, and the command."""
+RANKS = {"job_cost": "performance_per_dollar"}
+"""The ranks that are no more, and those that rank in the same way."""
+
+
+def rank(name: object) -> str:
+    """What to write for a rank that is no more; empty for others."""
+    present = RANKS.get(str(name), "")
+    return f"write {present}, which goes by workload.train where that is declared" * bool(present)
 
 
 def field(path: str, name: str, cluster: object) -> Problem | None:
@@ -35,4 +43,7 @@ def renewed(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """A cluster's inputs from a state, in the present spelling, so that an edit of the spelling
     alone is no edit of the cluster.
     """
-    return {key: value for key, value in inputs.items() if key not in COMMANDS}
+    out = {key: value for key, value in inputs.items() if key not in COMMANDS}
+    if out.get("rank") in RANKS:
+        out["rank"] = RANKS[out["rank"]]
+    return out

@@ -244,15 +244,6 @@ def _workload(cluster: ClusterFields) -> list[Problem]:
                     "drop dtype, command and args, or declare a workload",
                 )
             )
-    if cluster.rank == "job_cost" and (cluster.workload is None or cluster.workload.train is None):
-        found.append(
-            Problem(
-                "rank",
-                "workload.train, which says how much work it is",
-                "none",
-                "declare it, or rank by price",
-            )
-        )
     if cluster.workload is None:
         if cluster.workdir is not None:
             todo = "declare one, or copy the folder with gpus cp"

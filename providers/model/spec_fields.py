@@ -28,7 +28,7 @@ from providers.model.workload_spec import (
 )
 
 Spot = Literal["never", "prefer", "only"]
-Rank = Literal["price_by_choice", "preference", "price", "performance_per_dollar", "job_cost"]
+Rank = Literal["price_by_choice", "preference", "price", "performance_per_dollar"]
 Duration = str | Number
 Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
@@ -292,8 +292,8 @@ class ClusterFields(Strict):
     capacity: tuple[str, ...] | None = Field(
         default=None,
         description=(
-            "Instead of `spot`, the exact order: `[reservation(NAME), spot, flex-start, "
-            "on-demand]`."
+            "The long form, in place of `spot`, for what that cannot say: the exact order, as in"
+            " `[reservation(NAME), spot, flex-start, on-demand]`."
         ),
     )
     providers: tuple[str, ...] | None = Field(
@@ -316,8 +316,9 @@ class ClusterFields(Strict):
     rank: Rank = Field(
         default="price_by_choice",
         description=(
-            "What comes first. `price_by_choice`: choice, capacity, then price. `preference`: "
-            "choice, capacity, provider as listed, then price. The others go over all choices."
+            "What comes first. `price_by_choice`: the first choice that has room, at its cheapest"
+            " place. `preference`: that at the first of the `providers`. Of all choices, `price`:"
+            " the cheapest; `performance_per_dollar`: the most work for a dollar."
         ),
     )
     max_price_per_hour: float | None = Field(

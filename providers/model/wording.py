@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from providers.model import retired
+
 FOUND_MAX = 80
 """Characters of a bad value that a message repeats."""
 _UNION_TAGS = {"str", "int", "float", "bool", "Gpu", "Fallback"}
@@ -132,6 +134,8 @@ def _count(name: str, value: Any) -> str:
 def todo(path: str, item: Any) -> str:
     """What to write instead, where it is known beyond what was wanted; empty where it is not."""
     field, value = path.rpartition(".")[2].partition("[")[0], item["input"]
+    if path == "rank":
+        return retired.rank(value)
     if field == "ports" and isinstance(value, str):
         return "list each port by itself, as a number"
     if (

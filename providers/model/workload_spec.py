@@ -262,7 +262,7 @@ class Workload(Program):
         default=None,
         description=(
             "`hours`, or `tokens` and `method`: the plan then shows hours and dollars of the run,"
-            " and `rank: job_cost` works."
+            " and `rank: performance_per_dollar` goes by it."
         ),
     )
 

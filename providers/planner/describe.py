@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _RANKS = {
     "price": "cheapest first",
-    "performance_per_dollar": "most TFLOPS per dollar first",
-    "job_cost": "cheapest job first",
+    "performance_per_dollar": "most work per dollar first",
 }
 
 

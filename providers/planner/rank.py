@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from providers.model.ask import JOB_COST, PERFORMANCE, PREFERENCE, PRICE
+from providers.model.ask import PERFORMANCE, PREFERENCE, PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,6 +45,7 @@ def order(
         if ask.rank == PREFERENCE
         else {}
     )
+    by_run = _by_run(ask)
     each_speed = speeds({offer.gpu_type for offer in offers}) if ask.rank == PERFORMANCE else {}
 
     def key(pair: tuple[Accepted, Offer]) -> tuple[Any, ...]:
@@ -60,13 +61,11 @@ def order(
         )
         if ask.rank == PRICE:
             return (item.micro_usd, by_choice)
-        if ask.rank == JOB_COST:
+        if by_run and terms.fits is not None:
             # Where the hours are not known the cost is not either: last, never cheapest.
-            hours = (
-                terms.fits(ask.entries[item.entry], offer.gpu_type, int(offer.gpu_count)).job_hours
-                if terms.fits is not None
-                else None
-            )
+            hours = terms.fits(
+                ask.entries[item.entry], offer.gpu_type, int(offer.gpu_count)
+            ).job_hours
             return (hours is None, (hours or 1.0) * item.micro_usd, by_choice)
         if ask.rank == PERFORMANCE:
             return (
@@ -91,7 +90,7 @@ def prefers(
     Within one choice nothing is preferred: another place that is merely cheaper is no reason to
     move. What is unknown is never better. `fits` as in a plan's terms, for the hours of a job.
     """
-    if ask.rank not in (PRICE, PERFORMANCE, JOB_COST):
+    if ask.rank not in (PRICE, PERFORMANCE):
         return other.entry < current.entry
     now, then = _worth(ask, current, fits), _worth(ask, other, fits)
     return now is not None and then is not None and then > now
@@ -104,13 +103,22 @@ def _worth(
     place, micro_usd = ranked.placement, ranked.price.micro_usd
     if micro_usd is None:
         return None
+    if _by_run(ask) and fits is not None:
+        if ranked.entry >= len(ask.entries):
+            return None
+        hours = fits(ask.entries[ranked.entry], place.gpu_type, place.gpu_count).job_hours
+        return None if hours is None else -hours * micro_usd
     if ask.rank == PERFORMANCE:
         speed = speeds({place.gpu_type})[place.gpu_type]
         return speed * place.gpu_count * place.nodes / (micro_usd or FREE)
-    if ask.rank == JOB_COST and fits is not None and ranked.entry < len(ask.entries):
-        hours = fits(ask.entries[ranked.entry], place.gpu_type, place.gpu_count).job_hours
-        return None if hours is None else -hours * micro_usd
-    return None if ask.rank == JOB_COST else -float(micro_usd)
+    return -float(micro_usd)
+
+
+def _by_run(ask: Ask) -> bool:
+    """True where the work for a dollar is counted in runs: the workload says how much one is."""
+    return (
+        ask.rank == PERFORMANCE and ask.workload is not None and ask.workload.training is not None
+    )
 
 
 def speeds(types: Iterable[str]) -> dict[str, float]:

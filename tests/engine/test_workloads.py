@@ -288,7 +288,7 @@ def test_b39_what_cannot_hold_the_model_is_refused_by_the_rule_fit(rig) -> None:
     assert "36.0 are usable" in why["A100"]
 
 
-def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig) -> None:
+def test_work_per_dollar_is_the_cheapest_run_where_the_workload_says_how_long_it_is(rig) -> None:
     """Five hours on a T4: an A100 costs more an hour and less for the run."""
     rig("gcp")
     spec = {
@@ -298,7 +298,7 @@ def test_job_cost_ranks_the_cheapest_job_not_the_cheapest_hour(rig) -> None:
         "workload": {"command": "train", "train": {"hours": {"T4": 5}}},
     }
     by_price = planning.plan(read_cluster("t", {**spec, "rank": "price"}).ask())
-    by_job = planning.plan(read_cluster("t", {**spec, "rank": "job_cost"}).ask())
+    by_job = planning.plan(read_cluster("t", {**spec, "rank": "performance_per_dollar"}).ask())
     assert present(by_price.best).gpu_type == "T4"
 
     def cost(candidate):

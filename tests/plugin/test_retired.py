@@ -13,6 +13,7 @@ from tests.plugin.servicer_rig import ID, INPUTS, call, state, struct
     [
         ({"run": "2"}, "run", "remove it, and run: gpus rerun train -s STACK"),
         ({"reclaim": "now"}, "reclaim", "remove it, and run: gpus reclaim train -s STACK"),
+        ({"rank": "job_cost"}, "rank", "write performance_per_dollar, which goes by workload"),
     ],
 )
 def test_an_old_spelling_is_refused_with_the_present_one(servicer, old, path, words) -> None:
@@ -23,7 +24,13 @@ def test_an_old_spelling_is_refused_with_the_present_one(servicer, old, path, wo
 
 
 @pytest.mark.parametrize(
-    ("old", "present"), [({"run": "2"}, {}), ({"reclaim": "now"}, {}), ({"run": 7}, {})]
+    ("old", "present"),
+    [
+        ({"run": "2"}, {}),
+        ({"reclaim": "now"}, {}),
+        ({"run": 7}, {}),
+        ({"rank": "job_cost"}, {"rank": "performance_per_dollar"}),
+    ],
 )
 def test_a_state_with_an_old_spelling_is_no_edit(servicer, old, present) -> None:
     """The machine stays, and nothing is updated."""

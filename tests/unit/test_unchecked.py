@@ -227,7 +227,7 @@ def test_a_context_that_is_none_is_one_problem(written) -> None:
             {
                 "kind": "job",
                 "workload": {"command": 5, "train": {}},
-                "rank": "job_cost",
+                "rank": "price",
                 "disk_gib": 100,
             },
             ["workload.command"],

@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import re
 
 import pytest
 
@@ -68,15 +67,6 @@ def test_a_choice_may_change_the_workload_only_where_there_is_one() -> None:
     """dtype, command and args of a fallback entry need a workload to change."""
     with pytest.raises(SpecError, match="a workload to change"):
         read_cluster("x", {"gpu": "H100:8", "fallback": [{"gpu": "A100-80GB:8", "dtype": "bf16"}]})
-
-
-def test_job_cost_ranks_only_what_says_how_much_work_it_is() -> None:
-    """`rank: job_cost` without workload.train is refused."""
-    with pytest.raises(SpecError, match=re.escape("workload.train")):
-        read_cluster(
-            "x",
-            {"gpu": "H100:8", "kind": "job", "rank": "job_cost", "workload": {"command": "train"}},
-        )
 
 
 def test_local_files_stand_in_the_declaration_as_their_content(tmp_path) -> None:
