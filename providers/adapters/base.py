@@ -9,6 +9,7 @@ module and the two beside it (`delivery`, `error_table`), never the rehearsal.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from providers.errors import Unsupported
@@ -417,14 +418,18 @@ class Programs(NamedTuple):
     runs: Callable[[Program, str, str, Mapping[str, object]], Mapping[str, object]] | None = None
     """The section of options with a program in it, where a provider starts what it runs by its
     options (an image, a command) and not by a script at boot: of the program, its start-up script,
-    the kind of cluster and the section as declared. Pure. What the section itself says wins.
+    the kind of cluster and the section as declared. Pure.
     """
     ends_itself: str = ""
     """The shell line by which a machine ends itself for good once a job is done; empty where it
     can't.
     """
-    options: tuple[str, ...] = ()
-    """The options that name what runs: beside a workload they would be a second one."""
+    options: Mapping[str, str] = MappingProxyType({})
+    """The keys of the section that `runs` writes, and the field of a workload that each is
+    declared by: the workload is the one way to say what runs.
+    """
+    bare: frozenset[str] = frozenset()
+    """Those of them that a machine without a workload may have (its image)."""
 
 
 class Manifest(NamedTuple):

@@ -134,9 +134,11 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """Everything of it that is wrong with every path; what is missing for the kind is asked for
     once the rest is right.
     """
-    if nothing := _nothing_runs(spec, manifests):
+    elsewhere = _said_elsewhere(spec, manifests)
+    if not elsewhere and (nothing := _nothing_runs(spec)):
         return [nothing]
-    found: list[Problem] = [*_runs(spec, manifests), *_network(spec, manifests)]
+    found: list[Problem] = [*elsewhere, *_runs(spec, manifests), *_network(spec, manifests)]
+    refused_keys = {problem.path for problem in elsewhere}
     for provider, section in spec.options.items():
         manifest = manifests.get(provider)
         if manifest is None:
@@ -150,21 +152,35 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
             continue
         found.extend(
             problem._replace(path=f"options.{provider}.{problem.path}".removesuffix("."))
-            for problem in manifest.check_options(section)
-        )
-        found.extend(
-            Problem(
-                f"options.{provider}.{key}",
-                "nothing beside a workload: both are what runs",
-                repr(section[key])[:80],
-                "drop one of the two",
+            for problem in manifest.check_options(
+                {
+                    key: value
+                    for key, value in section.items()
+                    if f"options.{provider}.{key}" not in refused_keys
+                }
             )
-            for key in manifest.programs.options
-            if spec.workload is not None and key in section
         )
     found.extend(shared(spec.ask(), manifests))
     found.extend(_references(spec, manifests))
     found.extend(_fitting(spec, manifests) if not found else ())
+    return found
+
+
+def _said_elsewhere(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
+    """What runs, said in a provider's options in place of the workload."""
+    found = []
+    for provider, section in spec.options.items():
+        programs = manifests[provider].programs if provider in manifests else None
+        for key, field in programs.options.items() if programs is not None else ():
+            if key in section and (spec.workload is not None or key not in programs.bare):
+                found.append(
+                    Problem(
+                        f"options.{provider}.{key}",
+                        f"workload.{field}, which says what runs on every provider",
+                        repr(section[key])[:80],
+                        f"move it there: workload: {{{field}: ...}}",
+                    )
+                )
     return found
 
 
@@ -188,17 +204,10 @@ def _allowed(spec: Cluster, manifests: Mapping[str, Manifest]) -> dict[str, Mani
     }
 
 
-def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem | None:
-    """A job or service that says nowhere what it runs: neither a workload, nor what a provider of
-    that kind runs by its own options.
-    """
+def _nothing_runs(spec: Cluster) -> Problem | None:
+    """A job or service that does not say what it runs."""
     if spec.kind == "machine" or spec.workload is not None:
         return None
-    own = [name for name in _allowed(spec, manifests) if spec.options.get(name)]
-    if own:
-        return None
-    others = [name for name, each in _allowed(spec, manifests).items() if each.programs]
-    able = f" (or, for {' or '.join(others)} only, options.{others[0]})" if others else ""
     sample = (
         "{command: python train.py}"
         if spec.kind == "job"
@@ -208,7 +217,7 @@ def _nothing_runs(spec: Cluster, manifests: Mapping[str, Manifest]) -> Problem |
         "workload",
         f"what the {spec.kind} runs",
         "nothing",
-        f"declare it, as in workload: {sample}{able}",
+        f"declare it, as in workload: {sample}",
     )
 
 

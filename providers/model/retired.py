@@ -4,6 +4,7 @@ named, and read as that in a state. Pure.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem
@@ -16,6 +17,10 @@ COMMANDS = {
     "reclaim": ("the preferred choice while a fallback runs", "reclaim"),
 }
 """The fields that became commands: what each asks for, and the command."""
+RAN = {"modal": ("command", "port", "image"), "vertex": ("image", "command", "env")}
+"""The options by which a provider's own job or service said what it runs: fields of a workload by
+the same names.
+"""
 RANKS = {"job_cost": "performance_per_dollar"}
 """The ranks that are no more, and those that rank in the same way."""
 
@@ -46,4 +51,29 @@ def renewed(inputs: Mapping[str, Any]) -> dict[str, Any]:
     out = {key: value for key, value in inputs.items() if key not in COMMANDS}
     if out.get("rank") in RANKS:
         out["rank"] = RANKS[out["rank"]]
-    return out
+    return _with_workload(out)
+
+
+def _with_workload(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs of a provider's own job or service with what runs as its workload. A machine that
+    ran something by its options has been started in another way: it is left as it was.
+    """
+    options = inputs.get("options")
+    if inputs.get("kind") not in ("job", "service") or inputs.get("workload"):
+        return inputs
+    if not isinstance(options, dict):
+        return inputs
+    workload: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for provider, section in options.items():
+        moved = RAN.get(provider, ()) if isinstance(section, dict) else ()
+        workload |= {key: section[key] for key in moved if key in section}
+        left = {key: section[key] for key in section if key not in moved} if moved else section
+        if left:
+            rest[provider] = left
+    if not workload:
+        return inputs
+    if isinstance(workload.get("command"), list):
+        workload["command"] = shlex.join(map(str, workload["command"]))
+    out = {key: value for key, value in inputs.items() if key != "options"}
+    return {**out, "workload": workload, **({"options": rest} if rest else {})}

@@ -169,15 +169,8 @@ def _labels(cluster: ClusterFields) -> list[Problem]:
 
 
 _MACHINE_ONLY = {
-    "ssh_key": "nobody logs into it",
-    "disk_gib": "it has no disk of its own",
-    "ports": "a job listens on none, and a service's port stands in the provider's options",
     "state": "only a machine is stopped and kept",
-    "network": "it joins no network of yours",
-    "on_ttl": "nothing of it is kept",
-    "on_loss": "it has no machines to lose one by one",
-    "idle_after": "a job ends by itself, and a service scales down by its own options",
-    "ready": "nobody logs into it",
+    "ports": "a job listens on none, and a service's port stands in workload.port",
 }
 
 
@@ -185,13 +178,6 @@ def _kind(cluster: ClusterFields) -> list[Problem]:
     """What only a machine can have."""
     if cluster.kind == "machine":
         return []
-    # With a workload it may be a machine's work: that one has a disk, a network and a door.
-    only = _MACHINE_ONLY
-    if cluster.workload is not None:
-        only = {
-            "state": _MACHINE_ONLY["state"],
-            "ports": "a job listens on none, and a service's port stands in workload.port",
-        }
     found = [
         Problem(
             name,
@@ -199,7 +185,7 @@ def _kind(cluster: ClusterFields) -> list[Problem]:
             wording.shown(getattr(cluster, name)),
             "leave it out",
         )
-        for name, why in only.items()
+        for name, why in _MACHINE_ONLY.items()
         if getattr(cluster, name) != type(cluster).model_fields[name].default
     ]
     if cluster.kind == "service" and cluster.ttl is not None:
@@ -222,12 +208,9 @@ def _accept(cluster: ClusterFields) -> list[Problem]:
     """What cannot be measured before it is used, or at all."""
     if cluster.accept == "off":
         return []
-    if cluster.kind != "machine" and cluster.workload is None:
-        wanted = "off where a provider starts what its options say: it would be measured with it"
-    elif cluster.ready == "running":
-        wanted = "off with `ready: running`: it is measured by login"
-    else:
+    if cluster.ready != "running":
         return []
+    wanted = "off with `ready: running`: it is measured by login"
     return [Problem("accept", wanted, cluster.accept, "leave it out")]
 
 

@@ -93,14 +93,8 @@ SERVICE = {
     "kind": "service",
     "gpu": "L4:1",
     "ttl": None,
-    "options": {
-        "modal": {
-            "command": "python -m http.server 8000",
-            "port": 8000,
-            "min_containers": 1,
-            "max_containers": 1,
-        }
-    },
+    "workload": {"command": "python -m http.server 8000", "port": 8000},
+    "options": {"modal": {"min_containers": 1, "max_containers": 1}},
 }
 STEPS = {
     "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),

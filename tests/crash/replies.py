@@ -121,21 +121,16 @@ SERVICE: dict[str, Any] = {
     "kind": "service",
     "gpu": "L4:1",
     "providers": ["modal"],
-    "options": {
-        "modal": {
-            "command": "python -m http.server 8000",
-            "port": 8000,
-            "min_containers": 1,
-            "max_containers": 1,
-        }
-    },
+    "workload": {"command": "python -m http.server 8000", "port": 8000},
+    "options": {"modal": {"min_containers": 1, "max_containers": 1}},
 }
 JOB = {
     "kind": "job",
     "gpu": "L4:1",
     "providers": ["modal"],
     "triggers": {"rerun": 1},
-    "options": {"modal": {"command": "sleep 9", "timeout": "24h"}},
+    "workload": {"command": "sleep 9"},
+    "options": {"modal": {"timeout": "24h"}},
 }
 JOB_S = 80_000.0
 """A job runs longer than any recovery takes: one that is done would run no more, and rightly so."""

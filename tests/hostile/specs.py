@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.hostile.words import HEADERS, JUNK, NUMBERS, SHELL, TEXTS, YAML
+from tests.hostile.words import JUNK, NUMBERS, TEXTS
 
 Strategy = st.SearchStrategy[Any]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb someone"
@@ -92,9 +92,6 @@ GCP = fields(
         "image": mostly(st.just("projects/p/global/images/i"), TEXTS),
         "image_family": mostly(st.just("common-cu124"), TEXTS),
         "image_project": mostly(st.just("ml-images"), TEXTS),
-        "container": mostly(
-            st.just("nvcr.io/nvidia/pytorch:24.01-py3"), st.sampled_from((*SHELL, *YAML, *HEADERS))
-        ),
         "local_ssd_count": mostly(st.integers(0, 8), NUMBERS),
         "boot_disk_type": mostly(st.sampled_from(["pd-ssd", "hyperdisk-balanced"]), TEXTS),
         "service_account": mostly(st.just("me@p.iam.gserviceaccount.com"), TEXTS),

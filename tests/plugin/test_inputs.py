@@ -105,7 +105,7 @@ def test_what_is_wanted() -> None:
         ssh_key=f"{key}\n",
         ttl="20h",
         labels={"b": "2", "a": "1"},
-        options={"gcp": {"container": "busybox"}},
+        options={"gcp": {"image": "busybox"}},
         ports=[80],
     ).values
     wanted = inputs.cluster_spec_of({**values, "network_links": {"network": "n"}})
@@ -117,7 +117,7 @@ def test_what_is_wanted() -> None:
     assert wanted.setup.ssh_public_key == key
     assert wanted.setup.ttl_s == 72_000
     assert wanted.setup.labels == (("a", "1"), ("b", "2"))
-    assert wanted.setup.options == (("gcp", {"container": "busybox"}),)
+    assert wanted.setup.options == (("gcp", {"image": "busybox"}),)
     assert wanted.setup.network == (("network", "n"),)
     assert wanted.setup.ports == (80,)
     again = inputs.cluster_spec_of(

@@ -13,6 +13,11 @@ from tests.plugin.servicer_rig import ID, INPUTS, call, state, struct
     [
         ({"run": "2"}, "run", "remove it, and run: gpus rerun train -s STACK"),
         ({"reclaim": "now"}, "reclaim", "remove it, and run: gpus reclaim train -s STACK"),
+        (
+            {"kind": "job", "providers": ["modal"], "options": {"modal": {"command": "true"}}},
+            "options.modal.command",
+            "move it there: workload: {command: ...}",
+        ),
         ({"rank": "job_cost"}, "rank", "write performance_per_dollar, which goes by workload"),
     ],
 )
@@ -29,6 +34,22 @@ def test_an_old_spelling_is_refused_with_the_present_one(servicer, old, path, wo
         ({"run": "2"}, {}),
         ({"reclaim": "now"}, {}),
         ({"run": 7}, {}),
+        (
+            {"kind": "job", "options": {"modal": {"command": ["a", "b c"], "retries": 1}}},
+            {
+                "kind": "job",
+                "workload": {"command": "a 'b c'"},
+                "options": {"modal": {"retries": 1}},
+            },
+        ),
+        (
+            {"kind": "service", "options": {"modal": {"command": "true", "port": 80}}},
+            {"kind": "service", "workload": {"command": "true", "port": 80}},
+        ),
+        (
+            {"kind": "job", "options": {"vertex": {"image": "a/b:1", "command": "true"}}},
+            {"kind": "job", "workload": {"image": "a/b:1", "command": "true"}},
+        ),
         ({"rank": "job_cost"}, {"rank": "performance_per_dollar"}),
     ],
 )

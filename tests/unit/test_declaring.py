@@ -50,6 +50,42 @@ BAD: dict[str, Any] = {
         {**JOB, "providers": ["gcp"], "workload": RUN, "options": {"gcp": {"container": "nginx"}}},
         ["options.gcp.container"],
     ),
+    "a-port-and-an-image-at-modal": (
+        {
+            **JOB,
+            "providers": ["modal"],
+            "workload": RUN,
+            "options": {"modal": {"image": "a/b:1", "port": 80}},
+        },
+        ["options.modal.port", "options.modal.image"],
+    ),
+    "only-a-command-at-modal": (
+        {**JOB, "providers": ["modal"], "options": {"modal": {"command": "x", "retries": 99}}},
+        ["options.modal.command", "options.modal.retries"],
+    ),
+    "an-environment-at-clore": (
+        {
+            **JOB,
+            "gpu": "RTX-4090:1",
+            "providers": ["clore"],
+            "workload": RUN,
+            "options": {"clore": {"env": {"A": "b"}}},
+        },
+        ["options.clore.env"],
+    ),
+    "an-image-at-vertex": (
+        {
+            **JOB,
+            "providers": ["vertex"],
+            "workload": {**RUN, "image": "a/b:1"},
+            "options": {"vertex": {"image": "a/b:1"}},
+        },
+        ["options.vertex.image"],
+    ),
+    "a-container-at-google-of-a-machine": (
+        {"gpu": "L4:1", "providers": ["gcp"], "options": {"gcp": {"container": "a/b:1"}}},
+        ["options.gcp.container"],
+    ),
     "two-commands-at-modal": (
         {**JOB, "providers": ["modal"], "workload": RUN, "options": {"modal": {"command": "x"}}},
         ["options.modal.command"],

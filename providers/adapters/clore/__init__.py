@@ -164,5 +164,9 @@ MANIFEST = Manifest(
     check_options=check_options,
     credentials=Credentials(environment=("CLORE_API_KEY",), settings=SETTINGS, reference=reference),
     limits=Limits(unreachable=unreachable, fits=fits, host=host_of),
-    programs=Programs(runs=runs, options=("command",)),
+    programs=Programs(
+        runs=runs,
+        options={"command": "command", "image": "image", "env": "env"},
+        bare=frozenset({"image", "env"}),
+    ),
 )

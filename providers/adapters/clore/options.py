@@ -87,7 +87,7 @@ _RANGES = {
 
 
 def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:
-    """The section with what is to run: the image and the command, unless it names its own. The
+    """The section with what is to run: the image and the command. The
     script is packed: a command has little room.
     """
     path = CONTAINER_SCRIPT

@@ -130,7 +130,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     from providers.adapters.sections import nameless
     from providers.model.secret import providers_of
 
-    found = list(told(section, setup))
+    found = list(told(setup))
     # A managed network brings a service account of its own.
     if section.get("service_account") or setup.network:
         return found
@@ -243,7 +243,7 @@ MANIFEST = Manifest(
     console=Console(ssh=ssh),
     declare_network=declare_network,
     storage=STORAGE,
-    programs=Programs(ends_itself="shutdown -h now", options=("container",)),
+    programs=Programs(ends_itself="shutdown -h now", options={"container": "image"}),
 )
 
 ALSO = (VERTEX,)

@@ -322,7 +322,7 @@ def _properties(
     named = (tag.strip() for tag in wiring.get("tags", "").split(","))
     cluster = _among(order, candidate)
     metadata = metadata_of(
-        setup, options, alone=cluster.nodes == 1, rdma=between_nodes.by_rdma(cluster, options)
+        setup, alone=cluster.nodes == 1, rdma=between_nodes.by_rdma(cluster, options)
     )
     body: dict[str, Any] = {
         "machineType": candidate.machine_type,

@@ -69,5 +69,4 @@ def host(machine_type: str, section: Mapping[str, object]) -> Host | None:
         write_mib_s=kind.write_mib_s,
         write_mib_s_per_gib=kind.write_mib_s_per_gib,
         driver=int(driver[1]) if driver else 0,
-        container=options.container,
     )

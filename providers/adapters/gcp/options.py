@@ -46,9 +46,9 @@ class Options(NamedTuple):
     """What a user may say about Google's machines.
 
     `image` is one image (a name, with `image_project`, or `projects/P/global/images/I`) and wins
-    over `image_family`. `container` is run at every boot with all GPUs. `local_ssd_count` adds 375
-    GiB NVMe disks where the machine type takes them and brings none. `boot_disk_type` applies where
-    the family has it; others keep their own default. `network` and `subnetwork` name existing ones;
+    over `image_family`. `local_ssd_count` adds 375 GiB NVMe disks where the machine type takes them
+    and brings none. `boot_disk_type` applies where the family has it; others keep their own
+    default. `network` and `subnetwork` name existing ones;
     the subnetwork has the same name everywhere. `fabric` names, per zone, the existing networks of
     machines with several interfaces; see `fabric`.
     """
@@ -56,7 +56,6 @@ class Options(NamedTuple):
     image: str = ""
     image_family: str = ""
     image_project: str = ""
-    container: str = ""
     local_ssd_count: int = 0
     boot_disk_type: str = ""
     service_account: str = ""
@@ -84,7 +83,6 @@ _TEXTS: dict[str, tuple[re.Pattern[str], str]] = {
     "image": (_IMAGE, "an image's name, or projects/PROJECT/global/images/NAME"),
     "image_family": (_RESOURCE, f'an image family such as "{IMAGE_FAMILY}"'),
     "image_project": (_PROJECT, f'a project id such as "{IMAGE_PROJECT}"'),
-    "container": (CONTAINER, 'a container image such as "nvcr.io/nvidia/pytorch:25.09-py3"'),
     "service_account": (ACCOUNT, "a service account's e-mail address"),
     "network": (_RESOURCE, "the name of an existing VPC network"),
     "subnetwork": (_RESOURCE, "the name of an existing subnetwork"),

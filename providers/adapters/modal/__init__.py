@@ -247,5 +247,9 @@ MANIFEST = Manifest(
     limits=Limits(fits=fits, upgrade=upgrade, host=host_of, lasts_s=lasts_s),
     console=Console(proxy=PROXY, program=program, shell=shell, port=port),
     storage=VolumeSales(name_most=33),
-    programs=Programs(runs=runs, options=("command",)),
+    programs=Programs(
+        runs=runs,
+        options={"command": "command", "port": "port", "image": "image"},
+        bare=frozenset({"image"}),
+    ),
 )

@@ -232,7 +232,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> list[Problem
 def running(
     program: Program, script: str, kind: str, section: Mapping[str, object]
 ) -> dict[str, object]:
-    """The section with what is to run, unless it names its own. A registry image gets the Python
+    """The section with what is to run. A registry image gets the Python
     that a function is handed over in.
     """
     made: dict[str, object] = {

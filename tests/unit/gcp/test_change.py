@@ -64,7 +64,7 @@ def test_labels_and_key_change_in_place(rig) -> None:
     ticket = rig.launched(
         labels=(("team", "ml"),),
         ssh_public_key="ssh-ed25519 AAAA me",
-        options=(("container", "ubuntu"),),
+        script="#!/bin/bash\ntrue\n",
     )
     project, zone, name = ticket.handles[0].native_id.split("/")[1::2]
 

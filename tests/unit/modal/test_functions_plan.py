@@ -97,23 +97,20 @@ def test_other_providers_are_refused_by_rule() -> None:
 @pytest.mark.parametrize(
     ("kind", "section", "paths"),
     [
-        ("job", {"secrets": ["a"]}, {"command"}),
-        ("service", {"command": "x"}, {"port"}),
-        ("job", {**JOB, "port": 8000}, {"port"}),
-        ("service", {**SERVICE, "retries": 1, "timeout": 5}, {"retries", "timeout"}),
+        ("service", {"retries": 1, "timeout": 5}, {"retries", "timeout"}),
         ("machine", {"secrets": ["a"], "timeout": 60}, {"secrets", "timeout"}),
-        ("job", {**JOB, "python": "3.13"}, {"python"}),
-        ("job", {**JOB, "timeout": 0}, {"timeout"}),
-        ("job", {**JOB, "timeout": "25h"}, {"timeout"}),
-        ("job", {**JOB, "retries": -1}, {"retries"}),
-        ("job", {**JOB, "secrets": {"HF_TOKEN": "hf_x"}}, {"secrets", "secrets.HF_TOKEN"}),
-        ("job", {**JOB, "volumes": {"data": "v"}}, {"volumes"}),
-        ("service", {**SERVICE, "port": 70_000}, {"port"}),
-        ("service", {**SERVICE, "scaledown_window": 1}, {"scaledown_window"}),
-        ("service", {**SERVICE, "min_containers": 3, "max_containers": 2}, {"max_containers"}),
-        ("service", {**SERVICE, "max_containers": 0}, {"max_containers"}),
-        ("job", {**JOB, "nonpreemptible": True}, {"nonpreemptible"}),
-        ("job", {**JOB, "nonpreemptible": False, "timeout": 0}, {"timeout"}),
+        ("job", {"python": "3.13"}, {"python"}),
+        ("job", {"timeout": 0}, {"timeout"}),
+        ("job", {"timeout": "25h"}, {"timeout"}),
+        ("job", {"retries": -1}, {"retries"}),
+        ("job", {"secrets": {"HF_TOKEN": "hf_x"}}, {"secrets", "secrets.HF_TOKEN"}),
+        ("job", {"volumes": {"data": "v"}}, {"volumes"}),
+        ("service", {"port": 70_000}, {"port"}),
+        ("service", {"scaledown_window": 1}, {"scaledown_window"}),
+        ("service", {"min_containers": 3, "max_containers": 2}, {"max_containers"}),
+        ("service", {"max_containers": 0}, {"max_containers"}),
+        ("job", {"nonpreemptible": True}, {"nonpreemptible"}),
+        ("job", {"nonpreemptible": False, "timeout": 0}, {"timeout"}),
     ],
 )
 def test_options_are_checked_by_kind(kind, section, paths) -> None:
@@ -121,7 +118,13 @@ def test_options_are_checked_by_kind(kind, section, paths) -> None:
     path.
     """
     found = faced(
-        {"kind": kind, "gpu": "L4", "providers": ["modal"], "options": {"modal": section}}
+        {
+            "kind": kind,
+            "gpu": "L4",
+            "providers": ["modal"],
+            "workload": None if kind == "machine" else JOB if kind == "job" else SERVICE,
+            "options": {"modal": section},
+        }
     )
     assert {f"options.modal.{path}" for path in paths} == {
         problem.path for problem in found.problems
@@ -132,10 +135,6 @@ def test_options_are_checked_by_kind(kind, section, paths) -> None:
     ("fields", "paths"),
     [
         (
-            {"kind": "job", "ssh_key": "ssh-ed25519 AAAA me", "disk_gib": 50},
-            {"ssh_key", "disk_gib"},
-        ),
-        (
             {"kind": "service", "ttl": "2h", "ports": [80], "state": "stopped"},
             {"ttl", "ports", "state"},
         ),
@@ -144,9 +143,9 @@ def test_options_are_checked_by_kind(kind, section, paths) -> None:
     ],
 )
 def test_what_only_a_machine_has_is_refused(fields, paths) -> None:
-    """A job and a service have no disk, key, port list or stopped state; each is named at once."""
+    """A job and a service have no port list or stopped state; each is named at once."""
     section = JOB if fields["kind"] == "job" else SERVICE
-    found = faced({"gpu": "L4", "providers": ["modal"], "options": {"modal": section}, **fields})
+    found = faced({"gpu": "L4", "providers": ["modal"], "workload": section, **fields})
     assert paths == {problem.path for problem in found.problems}
 
 
@@ -156,22 +155,21 @@ def test_a_plan_asks_the_same_of_options_as_a_preview() -> None:
     """
     for section, path in (
         ({}, "workload"),
-        ({"secrets": ["a"]}, "options.modal.command"),
-        ({**JOB, "retries": 99}, "options.modal.retries"),
+        ({"options": {"modal": {"command": "x"}}}, "options.modal.command"),
+        ({"workload": JOB, "options": {"modal": {"retries": 99}}}, "options.modal.retries"),
     ):
-        spec = read_cluster(
-            "x", {"kind": "job", "gpu": "L4", "providers": ["modal"], "options": {"modal": section}}
-        )
+        spec = read_cluster("x", {"kind": "job", "gpu": "L4", "providers": ["modal"], **section})
         with pytest.raises(SpecError) as caught:
             providers.plan(spec)
         assert [path] == [problem.path for problem in caught.value.problems]
-    assert present(providers.plan(declared("job")).best).provider == "modal"
+    spec = read_cluster("x", {"kind": "job", "gpu": "L4", "providers": ["modal"], "workload": JOB})
+    assert present(providers.plan(spec).best).provider == "modal"
 
 
 def test_a_ttl_bounds_all_attempts_of_a_job() -> None:
     """With a ttl the attempts share it; a time limit that would pass it is refused."""
     assert options.timeout_s(options.read(JOB), None) == 3_600
-    assert options.timeout_s(options.read({**JOB, "retries": 2}), 7_200) == 2_400
+    assert options.timeout_s(options.read({"retries": 2}), 7_200) == 2_400
     found = options.fits("job", {**JOB, "retries": 2, "timeout": "1h"}, Setup(ttl_s=7_200))
     assert [problem.path for problem in found] == ["timeout"]
 

@@ -140,5 +140,5 @@ MANIFEST = Manifest(
     ),
     pricing=Pricing(notes=notes_for, derived=("gcp", derived)),
     limits=Limits(fits=fits, host=host_of, fabric=fabric_of),
-    programs=Programs(runs=runs),
+    programs=Programs(runs=runs, options={"image": "image", "command": "command", "env": "env"}),
 )

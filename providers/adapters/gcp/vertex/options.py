@@ -40,10 +40,7 @@ _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 _NETWORK = re.compile(r"^projects/[a-z0-9.:-]+/global/networks/[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _BUCKET = re.compile(r"^gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?\Z")
 
-NO_IMAGE = (
-    "a container image that the job runs in: workload.image, or options.vertex.image; setup and"
-    " files need one too"
-)
+NO_IMAGE = "a container image that the job runs in: workload.image; setup and files need one too"
 
 
 class Options(NamedTuple):
@@ -103,7 +100,7 @@ def fits(section: Mapping[str, object]) -> list[Problem]:
 
 
 def running(program: Program, script: str, section: Mapping[str, object]) -> dict[str, object]:
-    """The section with what is to run, unless it names its own.
+    """The section with what is to run.
 
     One program with an image alone is the container's own command and environment. Setup, files,
     checkpoints, mounts, several programs and several nodes need the start-up script, which then is
