@@ -429,7 +429,9 @@ class Programs(NamedTuple):
     declared by: the workload is the one way to say what runs.
     """
     bare: frozenset[str] = frozenset()
-    """Those of them that a machine without a workload may have (its image)."""
+    """Those of them that a machine may have of its own (its image), unless its workload says
+    something else.
+    """
 
 
 class Manifest(NamedTuple):

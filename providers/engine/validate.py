@@ -170,17 +170,24 @@ def _said_elsewhere(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Pr
     """What runs, said in a provider's options in place of the workload."""
     found = []
     for provider, section in spec.options.items():
-        programs = manifests[provider].programs if provider in manifests else None
-        for key, field in programs.options.items() if programs is not None else ():
-            if key in section and (spec.workload is not None or key not in programs.bare):
-                found.append(
-                    Problem(
-                        f"options.{provider}.{key}",
-                        f"workload.{field}, which says what runs on every provider",
-                        repr(section[key])[:80],
-                        f"move it there: workload: {{{field}: ...}}",
-                    )
+        if provider not in manifests:
+            continue
+        programs = manifests[provider].programs
+        for key, field in programs.options.items():
+            if key not in section:
+                continue
+            said = None if spec.workload is None else getattr(spec.workload, field)
+            own = key in programs.bare and spec.kind == "machine"
+            if own and (not said or said == section[key]):
+                continue
+            found.append(
+                Problem(
+                    f"options.{provider}.{key}",
+                    f"workload.{field}, which says what runs on every provider",
+                    repr(section[key])[:80],
+                    f"move it there: workload: {{{field}: ...}}",
                 )
+            )
     return found
 
 
