@@ -17,10 +17,6 @@ COMMANDS = {
     "reclaim": ("the preferred choice while a fallback runs", "reclaim"),
 }
 """The fields that became commands: what each asks for, and the command."""
-RAN = {"modal": ("command", "port", "image"), "vertex": ("image", "command", "env")}
-"""The options by which a provider's own job or service said what it runs: fields of a workload by
-the same names.
-"""
 RANKS = {"job_cost": "performance_per_dollar"}
 """The ranks that are no more, and those that rank in the same way."""
 
@@ -44,17 +40,18 @@ def field(path: str, name: str, cluster: object) -> Problem | None:
     )
 
 
-def renewed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def renewed(inputs: Mapping[str, Any], ran: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """A cluster's inputs from a state, in the present spelling, so that an edit of the spelling
-    alone is no edit of the cluster.
+    alone is no edit of the cluster. `ran` are, by provider, the options that said what runs, and
+    the field of a workload that each is now.
     """
     out = {key: value for key, value in inputs.items() if key not in COMMANDS}
     if out.get("rank") in RANKS:
         out["rank"] = RANKS[out["rank"]]
-    return _with_workload(out)
+    return _with_workload(out, ran)
 
 
-def _with_workload(inputs: dict[str, Any]) -> dict[str, Any]:
+def _with_workload(inputs: dict[str, Any], ran: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """The inputs of a provider's own job or service with what runs as its workload. A machine that
     ran something by its options has been started in another way: it is left as it was.
     """
@@ -66,8 +63,8 @@ def _with_workload(inputs: dict[str, Any]) -> dict[str, Any]:
     workload: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for provider, section in options.items():
-        moved = RAN.get(provider, ()) if isinstance(section, dict) else ()
-        workload |= {key: section[key] for key in moved if key in section}
+        moved = ran.get(provider, {}) if isinstance(section, dict) else {}
+        workload |= {moved[key]: section[key] for key in moved if key in section}
         left = {key: section[key] for key in section if key not in moved} if moved else section
         if left:
             rest[provider] = left

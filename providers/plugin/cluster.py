@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pulumi.runtime.proto import provider_pb2
 
 from providers.errors import GpusError, Problem, SpecError, TakenOver
-from providers.model.retired import renewed
 from providers.plugin import (
     copies,
     diff,
@@ -37,6 +36,15 @@ if TYPE_CHECKING:
     from providers.plugin.session import Session
 
 
+def _renewed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs from a state, in the present spelling."""
+    from providers.adapters import registry
+    from providers.model.retired import renewed
+
+    manifests = registry.manifests().items()
+    return renewed(inputs, {name: each.programs.options for name, each in manifests})
+
+
 class Clusters:
     """The clusters of one process. A `request` is the protocol's message."""
 
@@ -59,7 +67,7 @@ class Clusters:
 
     async def diff(self, request: Any) -> Verdict:
         """What an edit changes, and whether it replaces."""
-        old, new = renewed(decode(request.old_inputs).values), decode(request.news).values
+        old, new = _renewed(decode(request.old_inputs).values), decode(request.news).values
         state = decode(request.olds).values
         await self._session.claim(outputs.read(request.id, state), new)
         verdict = self._verdict(request, old, new, state)
@@ -162,7 +170,7 @@ class Clusters:
 
     async def read(self, request: Any) -> Any:
         """The response to a refresh; an empty one where the cluster is gone."""
-        state, values = decode(request.properties).values, renewed(decode(request.inputs).values)
+        state, values = decode(request.properties).values, _renewed(decode(request.inputs).values)
         if not state:
             return await self._import(request, values)
         setup = preconditions.setup_of(values)
@@ -222,7 +230,7 @@ class Clusters:
 
     async def update(self, request: Any) -> Any:
         """The outputs after an edit; at preview those of the state."""
-        previous, values = renewed(decode(request.old_inputs).values), decode(request.news).values
+        previous, values = _renewed(decode(request.old_inputs).values), decode(request.news).values
         state = decode(request.olds).values
         known = self.plans.of(request.urn)
         if request.preview and known.action == KEEP:
@@ -254,7 +262,7 @@ class Clusters:
 
     async def delete(self, request: Any) -> None:
         """Releases a cluster. Raises GpusError for a copied state."""
-        values = renewed(decode(request.old_inputs).values)
+        values = _renewed(decode(request.old_inputs).values)
         state = decode(request.properties).values
         world_name, owner, *_ = outputs.parse_id(request.id)
 
