@@ -84,7 +84,7 @@ def add_adhoc(commands: Any) -> None:
     )
     get = command(
         "get",
-        "look until GPUs can be acquired, then do as run does, or keep them",
+        "wait for capacity, then run a command there or keep the GPUs",
         "get GPU --max-price USD [--within 12h] [options] [-- COMMAND ...]",
     )
     _add_purchase(get)
@@ -122,7 +122,7 @@ def add_adhoc(commands: Any) -> None:
     )
     hosts = command(
         "ssh-config",
-        "what runs, as entries of OpenSSH's configuration",
+        "OpenSSH configuration entries for what runs",
         "ssh-config [NAME ... | -s STACK] | gpus ssh-config --write",
     )
     hosts.add_argument("names", nargs="*", metavar="NAME", help="a cluster (default: all)")
@@ -133,7 +133,7 @@ def add_adhoc(commands: Any) -> None:
     )
     logs = command(
         "logs",
-        "what a workload writes, else what the machine wrote",
+        "a workload's output, else the machine's log",
         "logs NAME [-s STACK] [--lines N]",
     )
     logs.add_argument("name", help="a cluster")
@@ -145,7 +145,9 @@ def add_adhoc(commands: Any) -> None:
         help="how many of the last lines (default 200; 0 for all)",
     )
     wait = command(
-        "wait", "wait until a job has ended; its exit code", "wait [NAME] [-s STACK] [--timeout 2h]"
+        "wait",
+        "wait until a job ends, and exit with its code",
+        "wait [NAME] [-s STACK] [--timeout 2h]",
     )
     wait.add_argument("name", nargs="?", help="a job (default: the only one there is)")
     wait.add_argument("--timeout", help="give up after this long (default: never)")

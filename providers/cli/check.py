@@ -112,7 +112,7 @@ def add_check(commands: Any) -> None:
     """Adds `check` to the commands."""
     check = commands.add_parser(
         "check",
-        help="what is there and what is missing to use a provider",
+        help="whether a provider is usable: credentials, rights, quota",
         description="Credentials, APIs, rights and quota.",
     )
     check.add_argument(

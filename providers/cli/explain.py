@@ -124,7 +124,7 @@ def add_explain(commands: Any) -> None:
     """Adds `explain` to the commands."""
     explain = commands.add_parser(
         "explain",
-        help="how the price of one offer is made, and from which rows",
+        help="how one offer's price is computed, with its source rows",
         description="The arithmetic and the source rows of a price. Buys nothing.",
     )
     explain.add_argument("candidate", help=_WANTED)

@@ -1,4 +1,4 @@
-"""`gpus hardware`: what a GPU is."""
+"""`gpus hardware`: facts about a GPU model, with sources."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class _Overview(Parser):
 def _sweep_parser(commands: Any) -> None:
     sweep = commands.add_parser(
         "sweep",
-        help="resources labelled as ours that no stack claims",
+        help="find orphans (in no stack), and delete them once you agree",
         description=(
             "Lists resources labelled as ours that no stack claims, with age and price. Asks,"
             " deletes them, and confirms each deletion."

@@ -195,7 +195,7 @@ def add_offers(commands: Any) -> None:
     """Adds `offers` to the commands."""
     offers = commands.add_parser(
         "offers",
-        help="who sells it, where, for how much, as of when",
+        help="who sells a GPU, where, for how much, as of when",
         description="Who sells a GPU. Buys nothing.",
     )
     offers.add_argument("gpu", help='"H100:8", or "H100" for any count in a machine')

@@ -135,7 +135,7 @@ def add_plan(commands: Any) -> None:
     """Adds `plan` to the commands."""
     plan = commands.add_parser(
         "plan",
-        help="every place that could serve it, ranked",
+        help="every place that could serve a request, ranked",
         description="The places that `pulumi up` would try, in order. Buys nothing.",
     )
     add_spec(plan)
