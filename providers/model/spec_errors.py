@@ -120,9 +120,26 @@ def _head(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("accelerators", "accelerator"), "gpu"),
+    **dict.fromkeys(("cloud", "clouds", "backends"), "providers"),
+    **dict.fromkeys(("use_spot", "spot_policy"), "spot"),
+    **dict.fromkeys(("timeout", "max_duration"), "ttl"),
+    **dict.fromkeys(("any_of", "ordered"), "fallback"),
+    **dict.fromkeys(("commands", "entrypoint"), "workload.command"),
+    "num_nodes": "nodes",
+    "disk_size": "disk_gib",
+    "envs": "workload.env",
+    "file_mounts": "workload.mounts",
+}
+"""What other tools call a field (SkyPilot's and dstack's task files, 2026-11)."""
+
+
 def _property(word: str, model: type[BaseModel], cluster: type[BaseModel]) -> str:
     """What stands for an unknown property: near ones, or where it would be known."""
     whole = issubclass(model, cluster)
+    if whole and word in _ELSEWHERE:
+        return f"a known property (here it is {_ELSEWHERE[word]})"
     close = wording.near(word, list(model.model_fields))
     if not close and not whole and word in cluster.model_fields:
         return f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"

@@ -43,7 +43,6 @@ def as_text(
         ("buys", place_text(best)),
         ("price", _price(plan.ask, best) + _more(best)),
     ]
-    facts = dict(summary.facts)
     dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
     if worst != best.micro_usd:
         rows.append(("at worst", f"{_price(plan.ask, dearest, short=True)}: {_place(dearest)}"))
@@ -53,7 +52,7 @@ def as_text(
         rows.append(("" if others else "or", f"{more:,} more place{'s' if more > 1 else ''}"))
     if passed := _passed_over(plan, best.entry):
         rows.append(("instead of", passed))
-    rows += [(name, text) for name, text in facts.items() if name != "worst case"]
+    rows += [(name, text) for name, text in summary.facts if name != "worst case"]
     chosen = next(row for row in summary.per_provider if row.candidate is best)
     rows += [("note", text) for text in chosen.notes]
     rows += [("warning", text) for text in summary.warnings]

@@ -106,7 +106,7 @@ def hints(plan: Plan) -> list[str]:
 
 def remarks(plan: Plan) -> list[tuple[str, str]]:
     """(topic, text) of what should be known beside the candidates: choices that nobody sells, what
-    a marketplace would save, doubtful prices.
+    another choice or a marketplace would save, cheaper places that are left alone, doubtful prices.
     """
     out = [
         ("left out", f"{problem.path}: {problem.wanted}: {problem.found}")
@@ -116,6 +116,10 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
     best = plan.best
     if best is not None and (text := _dearer_order(plan, best)):
         out.append(("cheaper", text))
+    if best is not None and (text := _cheaper_choice(plan, best)):
+        out.append(("other GPU", text))
+    if best is not None and (text := _left_alone(plan, best)):
+        out.append(("left alone", text))
     if (
         best is not None
         and (least := stranger(plan)) is not None
@@ -160,6 +164,36 @@ def _dearer_order(plan: Plan, best: Candidate) -> str:
         f"rank: {plan.ask.rank} costs {per_hour(more)} more than the cheapest: rank: price takes"
         f" {place_text(least)} at {per_hour(least.micro_usd)}"
     )
+
+
+def _cheaper_choice(plan: Plan, best: Candidate) -> str:
+    """Another of the declared choices that costs less than the one that is tried first; nothing
+    where none does.
+    """
+    least = min(plan.candidates, key=lambda each: each.micro_usd or 0)
+    if least.entry == best.entry or (least.micro_usd or 0) >= (best.micro_usd or 0):
+        return ""
+    placed = least.placement
+    place = f"{least.provider} {placed.where} {placed.times}{placed.gpu} {least.capacity}"
+    return f"{place} {per_hour(least.micro_usd)}, with rank: price"
+
+
+def _left_alone(plan: Plan, best: Candidate) -> str:
+    """Cheaper places of the same choice that were refused lately; nothing where there are none."""
+    nodes, prices = plan.ask.entries[best.entry].nodes, plan.offers.column("node_micro_usd")
+    providers = plan.offers.column("provider")
+    cheaper = [
+        price * nodes
+        for row, (rule, entry) in plan.refused.items()
+        if rule == rules.BLOCKED and entry == best.entry
+        and (price := rules.known(prices[row], plan.terms.capabilities.get(str(providers[row]))))
+        is not None
+        and price * nodes < (best.micro_usd or 0)
+    ]  # fmt: skip
+    if not cheaper:
+        return ""
+    places = f"{len(cheaper):,} cheaper {'place' if len(cheaper) == 1 else 'places'}"
+    return f"{places}, from {per_hour(min(cheaper))}, refused lately: `gpus memory` says until when"
 
 
 def unlike(plan: Plan) -> dict[str, str]:

@@ -435,6 +435,9 @@ def test_every_bad_port_is_told() -> None:
 
 def test_a_key_that_python_reserves_is_an_unknown_one() -> None:
     """`self` is no field, and nothing breaks."""
+    for word, ours in (("accelerators", "gpu"), ("timeout", "ttl"), ("envs", "workload.env")):
+        wanted = problems({"gpu": "H100:8", word: 1})[word].wanted
+        assert wanted == f"a known property (here it is {ours})"
     assert problems({"gpu": "H100:8", "self": 1})["self"].wanted == "a known property"
 
 

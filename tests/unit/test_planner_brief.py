@@ -8,6 +8,7 @@ from providers.engine import stack_config
 from providers.model.ask import PRICE, Ask, Choice
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
+from providers.model.place import Block, Scope
 from providers.planner import brief, render
 from providers.planner.plan import make
 from providers.planner.summary import CurrentCost
@@ -106,6 +107,23 @@ def test_an_order_that_costs_more_than_the_cheapest_says_how_much_and_what_would
         in dear
     )
     assert "cheaper" not in brief.as_text(plan(rank=PRICE))
+
+
+def test_another_declared_choice_that_is_cheaper_is_named_with_the_rank_that_takes_it() -> None:
+    """Nothing is said where the first one is the cheapest."""
+    cheap = offer("alpha", "a-2", 1)._replace(gpu_type="L4", gpu_count=1.0)
+    entries = (Choice("H100", 8), Choice("L4", 1))
+    text = brief.as_text(plan([*OFFERS, cheap], entries=entries), 200)
+    assert "other GPU   alpha a-2 L4:1 on-demand $1.00/h, with rank: price" in text
+    assert "other GPU" not in brief.as_text(plan([*OFFERS, cheap], entries=entries, rank=PRICE))
+
+
+def test_cheaper_places_that_are_left_alone_are_counted() -> None:
+    """Dearer ones are no loss."""
+    blocks = [Block(Scope("alpha", "b"), 900.0, "sold out"), Block(Scope("beta"), 900.0, "busy")]
+    made = make(Ask((Choice("H100", 8),), rank=PRICE), table(OFFERS), BOTH, blocks=blocks)
+    text = brief.as_text(made, 200)
+    assert "left alone  1 cheaper place, from $12.50/h, refused lately: `gpus memory`" in text
 
 
 def test_choices_that_were_passed_over_say_by_which_rules() -> None:
