@@ -442,12 +442,13 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
             f"reset: {len(existing)} of the machines here would vanish unseen"
             f" ({', '.join(existing[:3])}); destroy first, or add --yes"
         )
-    ran = mode.of(store) == mode.DOCKER
+    ran, ahead = mode.of(store) == mode.DOCKER, store.offset()
     left = converge.end(store, data=True)
     store.reset()
     # What was sold out in the world that is forgotten says nothing about the new one.
     _forget(lambda journal: journal.unblock(REHEARSAL))
     _forget(lambda journal: journal.forget_closures(REHEARSAL))
+    _forget(lambda journal: journal.set_back(REHEARSAL, ahead))
     said = ["the rehearsal begins again with the default scenario"]
     said += [f"machines are {mode.PLAYED}; for containers: gpus rehearse nodes docker"] * ran
     return "; ".join([*said, *([left] if left else [])])

@@ -43,6 +43,7 @@ class Journal(Database):
     ending = _placements.ending
     concluded = _placements.concluded
     destroyed = _placements.destroyed
+    set_back = _placements.set_back
     conclusions = _placements.conclusions
     ended_why = _placements.ended_why
     launches = _placements.find

@@ -102,6 +102,16 @@ def destroyed(
                 )
 
 
+def set_back(journal: Database, world: str, seconds: float) -> None:
+    """The world's clock was set back by that much: what has ended stays in the past."""
+    with journal.change() as db:
+        db.execute(
+            "UPDATE launches SET launched_at = launched_at - ?, ended_at = ended_at - ?"
+            " WHERE world = ? AND ended_at IS NOT NULL",
+            (seconds, seconds, world),
+        )
+
+
 def conclusions(journal: Database, world: str, cluster: str = "") -> tuple[PlacementRow, ...]:
     """The last placement of each cluster where that is over and its machines are gone:
     `concluded` in its record.

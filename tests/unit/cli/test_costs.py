@@ -93,6 +93,10 @@ def test_what_was_spent_is_told_and_ps_has_age_and_cost(capsys) -> None:
     out = run(capsys, "spend")[1]
     assert "rehearsal: nothing was paid" in out and "ad hoc  b" in out and "forecast for " in out
     assert run(capsys, "release", "b")[0] == 0
+    # The clock is set back: what has ended is not to come.
+    run(capsys, "rehearse", "reset")
+    worlds = json.loads(run(capsys, "spend", "--json")[1])
+    assert all(each["to_come_usd"] == 0 for world in worlds for each in world["clusters"])
 
 
 @pytest.mark.parametrize("month", ["2026-13", "november", "2026-1"])
