@@ -114,10 +114,8 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
     ]
     out += [("left out", text) for text in _absent(plan)]
     best = plan.best
-    if best is not None and (text := _dearer_order(plan, best)):
+    if best is not None and (text := _dearer_order(plan, best) or _cheaper_choice(plan, best)):
         out.append(("cheaper", text))
-    if best is not None and (text := _cheaper_choice(plan, best)):
-        out.append(("other GPU", text))
     if best is not None and (text := _left_alone(plan, best)):
         out.append(("left alone", text))
     if (

@@ -114,8 +114,8 @@ def test_another_declared_choice_that_is_cheaper_is_named_with_the_rank_that_tak
     cheap = offer("alpha", "a-2", 1)._replace(gpu_type="L4", gpu_count=1.0)
     entries = (Choice("H100", 8), Choice("L4", 1))
     text = brief.as_text(plan([*OFFERS, cheap], entries=entries), 200)
-    assert "other GPU   alpha a-2 L4:1 on-demand $1.00/h, with rank: price" in text
-    assert "other GPU" not in brief.as_text(plan([*OFFERS, cheap], entries=entries, rank=PRICE))
+    assert "cheaper     alpha a-2 L4:1 on-demand $1.00/h, with rank: price" in text
+    assert "cheaper" not in brief.as_text(plan([*OFFERS, cheap], entries=entries, rank=PRICE))
 
 
 def test_cheaper_places_that_are_left_alone_are_counted() -> None:

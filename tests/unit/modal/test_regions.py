@@ -67,7 +67,8 @@ def test_b17_a_region_multiplies_what_the_options_reserve() -> None:
     )
     service = {
         "kind": "service",
-        "options": {"modal": {"command": "x", "port": 80, "max_containers": 3}},
+        "workload": {"command": "x", "port": 80},
+        "options": {"modal": {"max_containers": 3}},
     }
     assert (
         round(planned(**service).best.micro_usd * 1.5)
