@@ -43,7 +43,7 @@ def test_a_forced_replacement_says_what_goes(project) -> None:
     machine = made.machines()[0]["name"]
     shown = " ".join(made.preview("--replace", made.cluster()["urn"]).split())
     assert (
-        "REPLACES gcp us-east4-a L4:1 on-demand ($0.7319/h): it and its disk are deleted first"
+        "REPLACES gcp us-central1-a L4:1 on-demand ($0.7342/h): it and its disk are deleted first"
         in shown
     )
     made.edit("gpu: L4:1", "gpu: H100:8")

@@ -73,11 +73,11 @@ def test_b26_what_a_lost_state_left(project) -> None:
     code, said = sweep(made)
     assert (
         code == 1
-        and f"unclaimed  gcp projects/rehearsal/zones/us-east4-a/instances/{machine['name']}"
+        and f"unclaimed  gcp projects/rehearsal/zones/us-central1-a/instances/{machine['name']}"
         in said
     )
     assert (
-        "$0.7319/h (when it was bought)" in said
+        "$0.7342/h (when it was bought)" in said
         and "old" in said
         and "--yes deletes" in said
         and "(it was gpus/serve-l4)" in said

@@ -38,7 +38,7 @@ def own_keys(value: str) -> list[str]:
 def fetching(secrets: Sequence[tuple[str, str]]) -> str:
     """A script that fetches the secrets. Google runs it at every boot; it is safe to run again."""
     program = shell.program(
-        __file__, "start_up", secrets=secret.wanted(secrets), secrets_file=secret.FILE
+        __file__, "start_up", "proxies", secrets=secret.wanted(secrets), secrets_file=secret.FILE
     )
     return keep_status() + program
 

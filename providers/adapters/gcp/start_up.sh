@@ -38,5 +38,6 @@ GPUS_SECRETS
 (
   set -euo pipefail
   keep_status
+  use_proxies
   fetch_secrets
 )
