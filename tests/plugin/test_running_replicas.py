@@ -91,7 +91,7 @@ def test_replicas_serve_behind_each_address_and_one_is_lost_and_added(project, n
 
     (name,) = [name for name in nodes.running() if address(nodes, name) in first]
     nodes.call("exec", name, "systemctl", "poweroff")
-    wait_until(lambda: name not in nodes.running(), 90)
+    nodes.call("wait", name)
     assert len(served_by(second, token)) == 1
     wait_until(lambda: statuses(made) == {"running", "terminated"}, 20)
     made.edit("replicas: 2", "replicas: 3")
