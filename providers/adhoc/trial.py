@@ -183,6 +183,23 @@ def _misused(options: argparse.Namespace) -> list[Problem]:
     return found
 
 
+def named(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a cluster that the arguments of a purchase name; None for the others."""
+    return {
+        "spot": options.spot,
+        "capacity": None if options.capacity is None else tuple(options.capacity),
+        "providers": tuple(options.provider) or None,
+        "regions": tuple(options.region) or None,
+        "marketplaces": options.marketplaces or None,
+        "rank": options.rank,
+        "max_price_per_hour": options.max_price,
+        "accept_suspect_prices": options.accept_suspect_prices or None,
+        "wait": options.wait,
+        "disk_gib": options.disk_gib,
+        "ttl": options.ttl,
+    }
+
+
 def overlaid(
     declared: Cluster,
     options: argparse.Namespace,
@@ -201,19 +218,7 @@ def overlaid(
         for name in Cluster.model_fields
         if name not in dropped and name in declared.model_fields_set
     }
-    given = {
-        "spot": options.spot,
-        "capacity": None if options.capacity is None else tuple(options.capacity),
-        "providers": tuple(options.provider) or None,
-        "regions": tuple(options.region) or None,
-        "marketplaces": options.marketplaces or None,
-        "rank": options.rank,
-        "max_price_per_hour": options.max_price,
-        "accept_suspect_prices": options.accept_suspect_prices or None,
-        "wait": options.wait,
-        "disk_gib": options.disk_gib,
-        "ttl": options.ttl or _ttl(declared),
-    }
+    given = {**named(options), "ttl": options.ttl or _ttl(declared)}
     fields |= {name: value for name, value in given.items() if value is not None}
     if declared.nodes > 1:
         lines.append(f"on one machine; {declared.name} declares {declared.nodes}")

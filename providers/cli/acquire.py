@@ -165,17 +165,7 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "fallback": options.fallback or None,
         "nodes": options.nodes,
-        "spot": options.spot,
-        "capacity": options.capacity,
-        "providers": options.provider or None,
-        "regions": options.region or None,
-        "marketplaces": options.marketplaces or None,
-        "rank": options.rank,
-        "max_price_per_hour": options.max_price,
-        "accept_suspect_prices": options.accept_suspect_prices or None,
-        "wait": options.wait,
-        "ttl": options.ttl,
-        "disk_gib": options.disk_gib,
+        **trial.named(options),
         "accept": options.accept,
     }
 

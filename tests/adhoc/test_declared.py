@@ -162,7 +162,7 @@ def test_where_one_key_is_all_a_cloud_takes_the_users_wins(bench) -> None:
 
 def test_without_openssh_nothing_is_bought_unless_it_is_only_to_run(bench, monkeypatch) -> None:
     """No ssh-keygen on PATH: a checked cluster is refused before anything is bought, one that is
-    only to run is had.
+    only to run is launched.
     """
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(

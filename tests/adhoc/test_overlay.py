@@ -119,7 +119,7 @@ def test_the_code_of_a_failed_job_is_the_commands_own(stack, capfd, provider) ->
 
 
 def test_a_service_runs_a_command_beside_it_once_it_works(stack, capfd) -> None:
-    """With a command, a service is had until that has ended; the code is the command's."""
+    """With a command, a service is kept until that has ended; the code is the command's."""
     stack(llama=SERVICE, other=JOB)
     assert main.main(["run", "-s", "s", "llama", "--on", "L4:1", "--", "echo hello; exit 5"]) == 5
     out, err = capfd.readouterr()

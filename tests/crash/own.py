@@ -42,8 +42,8 @@ OTHER = "RTX-4090:2"
 
 
 class Step(NamedTuple):
-    """`moments` are those at which it is cut short. `first` is had before (empty: nothing), `words`
-    is the command, `nodes` how many machines are declared, `edit` what is declared besides.
+    """`moments` are those at which it is cut short. `first`: a cluster runs before it. `words` is
+    the command, `nodes` how many machines are declared, `edit` what is declared besides.
     `unrecorded`: a run that was killed has left a lease that no state names.
     """
 
