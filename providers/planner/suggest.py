@@ -191,7 +191,7 @@ def _left_alone(plan: Plan, best: Candidate) -> str:
     if not cheaper:
         return ""
     places = f"{len(cheaper):,} cheaper {'place' if len(cheaper) == 1 else 'places'}"
-    return f"{places}, from {per_hour(min(cheaper))}, refused lately: `gpus memory` says until when"
+    return f"{places}, from {per_hour(min(cheaper))}, refused lately: see gpus memory"
 
 
 def unlike(plan: Plan) -> dict[str, str]:

@@ -123,7 +123,7 @@ def test_cheaper_places_that_are_left_alone_are_counted() -> None:
     blocks = [Block(Scope("alpha", "b"), 900.0, "sold out"), Block(Scope("beta"), 900.0, "busy")]
     made = make(Ask((Choice("H100", 8),), rank=PRICE), table(OFFERS), BOTH, blocks=blocks)
     text = brief.as_text(made, 200)
-    assert "left alone  1 cheaper place, from $12.50/h, refused lately: `gpus memory`" in text
+    assert "left alone  1 cheaper place, from $12.50/h, refused lately: see gpus memory" in text
 
 
 def test_choices_that_were_passed_over_say_by_which_rules() -> None:
