@@ -11,10 +11,10 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.aws import compile as native
-from providers.adapters.aws import demands, optin, region_facts, tagging
+from providers.adapters.aws import demands, optin, region_facts, reservations, tagging
 from providers.adapters.aws.errors import PROVIDER, Context
 from providers.adapters.aws.nodes import machines_of, parse
-from providers.errors import CloudError, NoCapacity, NotEnabled, Unsupported
+from providers.errors import CloudError, NotEnabled, Unsupported
 from providers.model import foreign
 from providers.model.place import Scope
 
@@ -112,72 +112,6 @@ class Surroundings:
             self._images[key] = (self._now(), found)
         return found
 
-    def reservation(self, order: Order) -> region_facts.Reservation:
-        """The reservation that an order names, by its id or its Name tag, with room for all nodes.
-        Raises NoCapacity or Unsupported.
-        """
-        first = order.candidates[0]
-        region, name, nodes = first.region, first.reservation, len(order.node_names)
-        context = Context(
-            f"aws {region}: looking for reservation {name}", region, candidates=order.candidates
-        )
-        by_id = name.startswith("cr-")
-        wanted: dict[str, Any] = (
-            {"CapacityReservationIds": [name]}
-            if by_id
-            else {"Filters": [{"Name": "tag:Name", "Values": [name]}]}
-        )
-        found = [
-            item
-            for page in self._client.pages("describe_capacity_reservations", context, **wanted)
-            for item in page["CapacityReservations"]
-        ]
-        found.sort(key=lambda item: item.get("State") != "active")
-        if not found:
-            raise Unsupported(
-                f"{context.what}: there is none of that name",
-                provider=PROVIDER,
-                code="InvalidCapacityReservationId.NotFound",
-                block_s=0.0,
-            )
-        item = found[0]
-        ids = self.zone_ids(region)
-        zone = str(item.get("AvailabilityZoneId") or ids.get(str(item.get("AvailabilityZone")), ""))
-        reservation = region_facts.Reservation(
-            str(item["CapacityReservationId"]),
-            str(item.get("InstanceType", "")),
-            zone,
-            item.get("ReservationType") == "capacity-block",
-        )
-        state, free = (
-            str(item.get("State", "")),
-            foreign.whole(item.get("AvailableInstanceCount"), foreign.COUNT) or 0,
-        )
-        if native.matching(order, reservation) is None:
-            text = (
-                f"{context.what}: it is for {reservation.machine_type} in {zone}, which this plan"
-                " does not ask for"
-            )
-            raise Unsupported(text, provider=PROVIDER, code="RESERVATION_DIFFERS", block_s=0.0)
-        if state != "active":
-            begins = (
-                f", begins {item['StartDate']:%Y-%m-%d %H:%M} UTC"
-                if state == "scheduled" and item.get("StartDate")
-                else ""
-            )
-            raise NoCapacity(
-                f"{context.what}: it is {state}{begins}",
-                provider=PROVIDER,
-                code="InvalidCapacityReservationState",
-            )
-        if free < nodes:
-            raise NoCapacity(
-                f"{context.what}: {free} of its machines are free, {nodes} are wanted",
-                provider=PROVIDER,
-                code="ReservationCapacityExceeded",
-            )
-        return reservation
-
     def around(self, order: Order, context: Context) -> region_facts.Around:
         """Everything the order needs in its region; what must be made is made. Reads, and at most
         three calls that make helpers.
@@ -192,7 +126,11 @@ class Surroundings:
             raise NotEnabled(
                 text, provider=PROVIDER, code="OptInRequired", scopes=[Scope(PROVIDER, region)]
             )
-        reservation = self.reservation(order) if first.reservation else None
+        reservation = (
+            reservations.named(self._client, self.zone_ids(region), order)
+            if first.reservation
+            else None
+        )
         by_id = self._client.takes(
             "CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId"
         ) and self._client.takes("RunInstances", "Placement", "AvailabilityZoneId")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.adapters.gcp import machines
 from providers.adapters.gcp.errors import PROVIDER, Context
 from providers.errors import CloudError, RateLimited, Transient, Unsupported
+from providers.model import foreign
 from providers.model.ask import RESERVATION
 from providers.model.place import Scope
 
@@ -103,13 +104,32 @@ def look(client: Client, candidate: Candidate) -> Reserved:
                 else [Scope(PROVIDER, capacity=RESERVATION)]
             ),
         )
-    body = here[0]
+    body = _roomiest(here, candidate)
     fits(body, name, candidate)
     bound = always or (
         family.bound
         and (body.get("deploymentType") == "DENSE" or _delivered(client, project, body, context))
     )
     return Reserved(_zone(body), bound)
+
+
+def _roomiest(here: list[dict[str, Any]], candidate: Candidate) -> dict[str, Any]:
+    """Of reservations of one name in several zones the one for this machine type with the most
+    room.
+    """
+
+    def rank(body: dict[str, Any]) -> tuple[bool, int]:
+        held = body.get("specificReservation") or {}
+        count = foreign.whole(held.get("count"), foreign.COUNT) or 0
+        used = foreign.whole(held.get("inUseCount"), foreign.COUNT) or 0
+        return _machine_type(body) in ("", candidate.machine_type), count - used
+
+    return max(here, key=rank)
+
+
+def _machine_type(body: dict[str, Any]) -> str:
+    properties = (body.get("specificReservation") or {}).get("instanceProperties") or {}
+    return str(properties.get("machineType") or "").rsplit("/", 1)[-1]
 
 
 def fits(body: dict[str, Any], name: str, candidate: Candidate) -> None:
@@ -134,10 +154,7 @@ def fits(body: dict[str, Any], name: str, candidate: Candidate) -> None:
             block_s=0.0,
             scopes=[Scope(PROVIDER, capacity=RESERVATION)],
         )
-    found = str(
-        ((body.get("specificReservation") or {}).get("instanceProperties") or {}).get("machineType")
-        or ""
-    ).rsplit("/", 1)[-1]
+    found = _machine_type(body)
     if found and found != candidate.machine_type:
         text = (
             f"{at}: wanted reservation {name} for it, found it is for {found}; declare the GPU of"

@@ -13,7 +13,7 @@ from providers.errors import (
 )
 from providers.model.machine import Label
 from providers.rehearsal.clouds.aws import capacity_calls, console, places
-from tests.unit.aws.rig import REGION, A, B, candidate, order
+from tests.unit.aws.rig import REGION, A, B, E, candidate, order
 
 # Getting machines
 
@@ -256,6 +256,23 @@ def test_an_own_reservation_is_used(rig, block) -> None:
     with pytest.raises(NoCapacity, match="0 of its machines are free") as caught:
         rig.ec2.submit(order(*named, generation="gen2"))
     assert caught.value.scopes == ()
+
+
+def test_of_several_reservations_under_one_tag_the_one_with_room_is_used(rig) -> None:
+    """Full, not begun, of another type, in a zone that is not asked for: passed over."""
+    with rig.rows() as rows:
+        for zone, kind, count, state in (
+            (A, "p4d.24xlarge", 9, "active"),
+            (A, "p5.48xlarge", 1, "scheduled"),
+            (A, "p5.48xlarge", 0, "active"),
+            (E, "p5.48xlarge", 9, "active"),
+            (B, "p5.48xlarge", 1, "active"),
+        ):
+            capacity_calls.own_reservation(rows, zone, kind, count, {"Name": "team"}, state=state)
+    asked = [candidate(zone, capacity="reservation", reservation="team") for zone in (A, B)]
+    assert rig.launched(*asked).placed.zone == B
+    with pytest.raises(NoCapacity, match="0 of its machines are free in any of 2, 1 are wanted"):
+        rig.ec2.submit(order(*asked, generation="gen2"))
 
 
 @pytest.mark.parametrize(

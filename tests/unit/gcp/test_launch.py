@@ -8,7 +8,7 @@ from providers.errors import HalfMade, NoCapacity
 from providers.model.machine import Label
 from providers.model.place import Scope
 from providers.rehearsal.clouds import gcp as standin
-from tests.unit.gcp.rig import A, B, candidate, order
+from tests.unit.gcp.rig import A, B, C, candidate, order
 
 
 @pytest.mark.parametrize(
@@ -121,23 +121,38 @@ def test_a_cluster_that_does_not_fit_leaves_nothing(rig) -> None:
     assert list(rig.gcp.find("own1")) == []
 
 
-def test_a_reservation_is_used_by_name(rig) -> None:
-    """A reserved machine is launched where the reservation is, and seen as such."""
+def reserve(rig, zone: str, machine_type: str = "a3-highgpu-8g") -> None:
+    """An own reservation of one machine, by the name that all of them have."""
     body = {
         "name": "mine",
         "specificReservationRequired": True,
         "specificReservation": {
             "count": "1",
-            "instanceProperties": {"machineType": "a3-highgpu-8g"},
+            "instanceProperties": {"machineType": machine_type},
         },
     }
     rig.gcp.client.call(
-        lambda s: s.reservations().insert(project="rehearsal", zone=A, body=body),
+        lambda s: s.reservations().insert(project="rehearsal", zone=zone, body=body),
         rig.gcp.context(order()),
     )
+
+
+def test_a_reservation_is_used_by_name(rig) -> None:
+    """A reserved machine is launched where the reservation is, and seen as such."""
+    reserve(rig, A)
     rig.moment += 10
     ticket = rig.launched(candidate(A, capacity="reservation", reservation="mine"))
     assert rig.gcp.observe(ticket.handles)[0].capacity == "reservation"
+
+
+def test_of_reservations_of_one_name_the_one_with_room_is_used(rig) -> None:
+    """Another type's and a full one are passed over, where only the region is asked for."""
+    for zone, kind in ((A, "g2-standard-4"), (B, "a3-highgpu-8g"), (C, "a3-highgpu-8g")):
+        reserve(rig, zone, kind)
+    rig.moment += 10
+    rig.launched(candidate(B, capacity="reservation", reservation="mine"))
+    anywhere = candidate("", region="us-central1", capacity="reservation", reservation="mine")
+    assert rig.launched(anywhere, generation="gen2").placed.zone == C
 
 
 def test_flex_start_is_queued_until_there_is_room(rig) -> None:
