@@ -16,6 +16,9 @@ _LENGTH_MAX = 40
 """Characters. Longer than any number that means something."""
 _DIGITS_MAX = 30
 """Decimal places before or after the point."""
+_SMALLEST = 10.0**-_DIGITS_MAX
+_PLAIN = 2**63
+"""Whole numbers within this need no further look."""
 LEVELS_MAX = 50
 LEVELS = f"at most {LEVELS_MAX} levels of lists and mappings"
 """How that is said to users."""
@@ -44,6 +47,8 @@ SECONDS = Bounds(0, 1e10)
 
 def number(value: object, bounds: Bounds = ANY) -> Decimal | None:
     """The exact number; None for anything else, and for one outside the bounds."""
+    if type(value) is int or type(value) is float:
+        return _decimal(value) if bounds.least <= value <= bounds.most else None
     found = _decimal(value)
     return found if found is not None and bounds.least <= found <= bounds.most else None
 
@@ -67,7 +72,8 @@ def impossible(value: object, bounds: Bounds) -> bool:
     False for a number within them, and for what is none: nothing, a word, a mapping.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return number(value, bounds) is None
+        within = bounds.least <= value <= bounds.most
+        return not (within and (not value or abs(value) >= _SMALLEST))
     if not isinstance(value, str) or number(value, bounds) is not None:
         return False
     head = value[:_LENGTH_MAX].strip().lstrip("+-")
@@ -120,6 +126,8 @@ def too_deep(value: object) -> bool:
 
 def _decimal(value: object) -> Decimal | None:
     """Finite and of a size that costs nothing to convert; else None."""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return Decimal(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         return None
     if isinstance(value, int) and value.bit_length() > 128:

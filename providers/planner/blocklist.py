@@ -38,14 +38,30 @@ def covering(
     """The first of one provider's blocks that holds for this place. Takes columns, since a plan
     makes no record of a row that it refuses.
     """
-    for block in blocks:
-        scope = block.scope
-        if (
-            (not scope.region or scope.region == region)
-            and (not scope.zone or scope.zone == zone)
-            and (not scope.machine_type or scope.machine_type == machine_type)
-            and (not scope.gpu_type or scope.gpu_type == gpu_type)
-            and (not scope.capacity or scope.capacity == capacity)
-        ):
-            return block
-    return None
+    return at_place(of_machine(blocks, machine_type, gpu_type, capacity), region, zone)
+
+
+def of_machine(
+    blocks: Iterable[Block], machine_type: str, gpu_type: str, capacity: str
+) -> list[Block]:
+    """Those of one provider's blocks that hold for this machine somewhere, in their order."""
+    return [
+        block
+        for block in blocks
+        if (not block.scope.machine_type or block.scope.machine_type == machine_type)
+        and (not block.scope.gpu_type or block.scope.gpu_type == gpu_type)
+        and (not block.scope.capacity or block.scope.capacity == capacity)
+    ]
+
+
+def at_place(blocks: Iterable[Block], region: str, zone: str) -> Block | None:
+    """The first of these blocks that holds at this place."""
+    return next(
+        (
+            block
+            for block in blocks
+            if (not block.scope.region or block.scope.region == region)
+            and (not block.scope.zone or block.scope.zone == zone)
+        ),
+        None,
+    )

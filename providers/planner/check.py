@@ -60,7 +60,7 @@ def problems(
     offer now is no problem. Of several choices what is impossible is a problem only if all are:
     until then see `alternatives`.
     """
-    providers = set(cast("Any", offers.column("provider"))) | set(capabilities)
+    providers = {*offers.places, *capabilities}
     found = places(ask, offers, capabilities)
     if found:
         # Which of the other refusals follow from an unknown provider or region is anybody's guess:
@@ -117,7 +117,7 @@ def _impossible(
     so many nodes or lets them live so long.
     """
     able = _allowed(ask, capabilities)
-    listed = set(cast("Any", offers.column("provider")))
+    listed = offers.places
     # Boxes of one's own move where there are any, or where they are named.
     moving = any(
         skills.live_offers and (not skills.owned or name in listed or name in ask.providers)
@@ -178,7 +178,7 @@ def unknown_gpu(path: str, text: str, count: int = 1) -> Problem:
 
 def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
     """Unknown providers and regions; nothing else of the ask is read."""
-    providers = set(cast("Any", offers.column("provider"))) | set(capabilities)
+    providers = {*offers.places, *capabilities}
     found = [
         Problem(f"providers[{index}]", "a known provider", repr(name), _near(name, providers))
         for index, name in enumerate(ask.providers)

@@ -6,16 +6,17 @@ engine or an adapter.
 
 from __future__ import annotations
 
-from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from providers.model.ask import ON_DEMAND, SPOT
+from providers.catalog.table import is_price
+from providers.model.ask import SPOT
 from providers.model.money import per_hour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.catalog.table import OfferTable
+    from providers.catalog.table import Lot, OfferTable
+    from providers.model.offer import Offer
 
 SPOT_LEAST = 0.08
 """Of the on-demand price of the same machine. Google and EC2 advertise spot at up to 91 % and 90 %
@@ -37,95 +38,106 @@ ENOUGH = 5
 """Fewer offers than this have no level to compare with."""
 
 
-class _Level:
-    """What one GPU type costs: on demand by machine, and each GPU by (provider, capacity)."""
-
-    __slots__ = ("listed", "on_demand")
-
-    def __init__(self) -> None:
-        self.on_demand: dict[tuple[object, ...], int] = {}
-        self.listed: dict[tuple[str, str], list[float]] = {}
-
-    def others(self, provider: str) -> Sequence[float]:
-        return [
-            each
-            for (name, capacity), found in self.listed.items()
-            if capacity == ON_DEMAND and name != provider
-            for each in found
-        ]
-
-
 class Doubts:
-    """What is to be said of the prices of a table, by row. Medians are made once for each GPU type,
-    when first asked for.
-    """
+    """What is to be said of the prices of a table, by row."""
 
     def __init__(self, table: OfferTable) -> None:
         self._table = table
-        column = cast("Any", table.column)
-        self._where = [
-            column(name) for name in ("provider", "region", "zone", "machine_type", "gpu_count")
-        ]
-        self._capacities, self._prices, self._gpus = (
-            column("capacity"),
-            column("node_micro_usd"),
-            column("gpu_type"),
+        self._least: dict[tuple[str, str, str], float] = {}
+
+    def clear(self, gpu_type: str, lot: Lot) -> bool:
+        """Whether nothing can speak against any price of a lot, so that none needs `sound`."""
+        prices = self._table.listed(gpu_type).prices.get((lot.provider, lot.capacity))
+        if lot.capacity == SPOT or not prices:
+            return False
+        return prices[0] >= self._believed(gpu_type, lot)
+
+    def sound(self, gpu_type: str, lot: Lot, place: str, price: int | None) -> bool:
+        """Whether nothing speaks against the price of a node of a lot at a zone, or at a region
+        where it names none. `why` has the words.
+        """
+        if price is None or not is_price(price):
+            return True
+        return price / lot.gpu_count >= self._believed(gpu_type, lot) and not (
+            lot.capacity == SPOT and self._unlike_on_demand(gpu_type, lot, place, price)
         )
-        self._restrictions = column("restriction")
-        self._known: dict[str, _Level] = {}
+
+    def _believed(self, gpu_type: str, lot: Lot) -> float:
+        """The least price of one GPU that every level allows; 0 where there is none."""
+        key = (gpu_type, lot.provider, lot.capacity)
+        least = self._least.get(key)
+        if least is None:
+            levels = self._levels(*key)
+            least = self._least[key] = max((part * usual for usual, part, _ in levels), default=0.0)
+        return least
 
     def why(self, row: int) -> str:
         """Why the price of this row can hardly be true, with figures; empty where nothing speaks
         against it.
         """
-        price, count = self._prices[row], self._where[4][row]
-        if not price or not 0 < price < float("inf"):
+        offer = self._table.offer(row)
+        price = offer.node_micro_usd
+        if price is None or not is_price(price):
             return ""
-        level = self._known.get(self._gpus[row])
-        if level is None:
-            level = self._known[self._gpus[row]] = self._level(self._gpus[row])
-        provider, region, zone, machine, _ = (column[row] for column in self._where)
-        capacity = self._capacities[row]
-        same = (
-            level.on_demand.get((provider, zone or region, machine, count))
-            if capacity == SPOT
-            else None
-        )
-        if same is not None and not SPOT_LEAST * same <= price <= SPOT_MOST * same:
+        if offer.capacity == SPOT and (
+            same := self._unlike_on_demand(offer.gpu_type, offer, offer.zone or offer.region, price)
+        ):
             share = f"{price / same:.1%} of" if price < same else "more than"
             return (
                 f"spot at {per_hour(int(price))} is {share} the {per_hour(same)} on demand for the"
                 " same machine"
             )
-        each = price / count
-        for others, least, what in (
-            (
-                level.listed.get((provider, capacity), ()),
-                LISTED_LEAST,
-                f"{provider} asks for others of this GPU",
-            ),
-            (level.others(provider), MARKET_LEAST, "other providers ask for this GPU on demand"),
-        ):
-            if len(others) >= ENOUGH and each < least * (usual := median(others)):
+        each = price / offer.gpu_count
+        for usual, least, what in self._levels(offer.gpu_type, offer.provider, offer.capacity):
+            if each < least * usual:
                 return (
                     f"{_each(each)} a GPU is {each / usual:.1%} of what {what}, {_each(usual)} (the"
                     " median)"
                 )
         return ""
 
-    def _level(self, gpu_type: str) -> _Level:
-        level = _Level()
-        for row in self._table.by_gpu.get(gpu_type, ()):
-            price = self._prices[row]
-            if not price or not 0 < price < float("inf") or self._restrictions[row]:
-                continue
-            provider, region, zone, machine, count = (column[row] for column in self._where)
-            each, capacity = price / count, self._capacities[row]
-            level.listed.setdefault((provider, capacity), []).append(each)
-            if capacity == ON_DEMAND:
-                place = (provider, zone or region, machine, count)
-                level.on_demand[place] = min(int(price), level.on_demand.get(place, int(price)))
-        return level
+    def _unlike_on_demand(
+        self, gpu_type: str, sold: Lot | Offer, place: str, price: float
+    ) -> int | None:
+        """The on-demand price of the same machine there, where this spot price is too far from
+        it.
+        """
+        same = self._table.listed(gpu_type).on_demand.get(
+            (sold.provider, place, sold.machine_type, sold.gpu_count)
+        )
+        unlike = same is not None and not SPOT_LEAST * same <= price <= SPOT_MOST * same
+        return same if unlike else None
+
+    def _levels(
+        self, gpu_type: str, provider: str, capacity: str
+    ) -> Sequence[tuple[float, float, str]]:
+        """(median for a GPU, the least part of it that is believed, whose it is) of each level that
+        a price is compared with.
+        """
+        listed = self._table.listed(gpu_type)
+        levels = (
+            (
+                listed.prices.get((provider, capacity), ()),
+                LISTED_LEAST,
+                f"{provider} asks for others of this GPU",
+            ),
+            (
+                listed.elsewhere(provider),
+                MARKET_LEAST,
+                "other providers ask for this GPU on demand",
+            ),
+        )
+        return [
+            (_middle(prices), least, what)
+            for prices, least, what in levels
+            if len(prices) >= ENOUGH
+        ]
+
+
+def _middle(ascending: Sequence[float]) -> float:
+    """The median of what is sorted already."""
+    half = len(ascending) // 2
+    return ascending[half] if len(ascending) % 2 else (ascending[half - 1] + ascending[half]) / 2
 
 
 def _each(micro: float) -> str:

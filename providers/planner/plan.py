@@ -8,7 +8,7 @@ engine, an adapter or pydantic. A refusal is (rule, row) until somebody reads it
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -232,7 +232,7 @@ def make(
     return Plan(
         terms,
         _ranked(terms, sifted.kept),
-        frozenset(item.row for item in sifted.kept),
+        frozenset(map(itemgetter(0), sifted.kept)),
         sifted.refused,
         offers.warnings,
         noted,
@@ -245,15 +245,18 @@ def _doubted(
     noted: Callable[[Candidate], Sequence[str]] | None,
 ) -> Callable[[Candidate], Sequence[str]]:
     """The notes on candidates, and what speaks against a price that is accepted all the same."""
-    doubts = Doubts(terms.table)
-    found = {
-        terms.table.offer(item.row).id: why
-        for item in kept
-        if not item.overridden and (why := doubts.why(item.row))
-    }
+
+    @cache
+    def found() -> dict[str, str]:
+        doubts = Doubts(terms.table)
+        return {
+            terms.table.offer(item.row).id: why
+            for item in kept
+            if not item.overridden and (why := doubts.why(item.row))
+        }
 
     def notes(candidate: Candidate) -> Sequence[str]:
-        why = found.get(candidate.offer.id)
+        why = found().get(candidate.offer.id)
         return [
             *(noted(candidate) if noted is not None else ()),
             *([f"suspect price, accepted: {why}"] if why else ()),
@@ -275,25 +278,33 @@ def _ranked(terms: rules.Terms, kept: list[rules.Accepted]) -> tuple[Candidate, 
         for values in zip(*(pick(column) for column in table.columns), strict=True)
     ]
     ranked = sorted(zip(kept, offers, strict=True), key=rank.order(terms, offers))
+    ranked = [
+        (item, _priced(offer, item) if item.overridden or item.disk else offer)
+        for item, offer in ranked
+    ]
+    volumes = ask.workload.volumes if ask.workload is not None else ()
+    if volumes:
+        ranked = [(item, _zoned(offer, volumes[0].place)) for item, offer in ranked]
+    nodes = [entry.nodes for entry in ask.entries]
+    exact = [entry.exact or names.is_narrow(entry.gpu) for entry in ask.entries]
     return tuple(
         Candidate(
             number,
             item.entry,
-            _zoned(_priced(offer, item), ask),
-            ask.entries[item.entry].nodes,
+            offer,
+            nodes[item.entry],
             item.reservation,
             item.micro_usd,
-            ask.entries[item.entry].exact or names.is_narrow(ask.entries[item.entry].gpu),
+            exact[item.entry],
             ask.kind,
         )
         for number, (item, offer) in enumerate(ranked, 1)
     )
 
 
-def _zoned(offer: Offer, ask: Ask) -> Offer:
+def _zoned(offer: Offer, zone: str) -> Offer:
     """The offer in the zone of the volumes that are mounted there, where it names only a region."""
-    volumes = ask.workload.volumes if ask.workload is not None else ()
-    return offer._replace(zone=volumes[0].place) if volumes and not offer.zone else offer
+    return offer if offer.zone else offer._replace(zone=zone)
 
 
 def _priced(offer: Offer, item: rules.Accepted) -> Offer:

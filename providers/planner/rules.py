@@ -259,6 +259,8 @@ def known(price: object, skills: Capabilities | None) -> int | None:
     """A price as whole micro-dollars; None for what is no price: nothing, a negative, NaN,
     infinity, and zero where machines are not the user's own.
     """
+    if type(price) is int and price > 0:
+        return price
     if isinstance(price, (int, float)) and 0 <= price < float("inf"):
         return int(price) if price or (skills is not None and skills.owned) else None
     return None

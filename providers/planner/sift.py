@@ -1,10 +1,11 @@
 """Applies the rules to a table of offers: which rows are kept, which rule refused each other one.
 
-Pure. Works on columns; no Offer is made here.
+Pure. Works on lots and columns; no Offer is made here.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.planner import blocklist, rules
@@ -12,9 +13,9 @@ from providers.planner.doubt import Doubts
 from providers.planner.rules import PASSED, Accepted, Sifted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from providers.catalog.table import OfferTable
+    from providers.catalog.table import Lot
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.planner.rules import Hosting, Terms
@@ -26,172 +27,168 @@ def sift(terms: Terms) -> Sifted:
 
     A row is kept for the first entry that accepts it, and once more for a later entry only where
     that is another purchase (another count of nodes, another reservation). A row that all refuse is
-    refused by the rule of the entry under which it got furthest.
+    refused by the rule of the entry under which it got furthest. What the rows of a lot share is
+    asked once.
     """
-    columns = _Columns.of(terms.table)
-    overrides = rules.Overrides(terms.ask.price_overrides)
+    own = terms.ask.price_overrides
+    overrides = rules.Overrides(own) if own else None
     doubts = None if terms.ask.accept_suspect_prices else Doubts(terms.table)
     kept: list[Accepted] = []
     bought: dict[int, list[tuple[int, str]]] = {}
     refused: dict[int, tuple[int, int]] = {}
     for number, entry in enumerate(terms.ask.entries):
-        judge = _Judge(terms, entry, columns, overrides, doubts)
+        judge = _Judge(terms, entry, overrides, doubts)
         for gpu_type in rules.types(entry):
             unfit = terms.fits is not None and bool(
                 terms.fits(entry, gpu_type, entry.gpu_count).why
             )
             least_gib = rules.least_memory_gib(gpu_type)
-            for row in terms.table.by_gpu.get(gpu_type, ()):
-                rule, cost = judge.machine(row, least_gib, unfit=unfit), _NO_COST
-                if rule == PASSED:
-                    rule, cost = judge.purchase(row, gpu_type)
+            for lot in chain.from_iterable(terms.table.listed(gpu_type).lots.values()):
+                rule = judge.lot(lot, least_gib, unfit=unfit)
                 if rule != PASSED:
-                    before = refused.get(row)
-                    if before is None or before[0] < rule:
-                        refused[row] = (rule, number)
+                    _refuse(refused, lot.rows, rule, number)
                     continue
-                done = bought.setdefault(row, [])
-                for index, reservation in judge.ways[columns.capacity[row]]:
-                    if (entry.nodes, reservation) not in done:
-                        done.append((entry.nodes, reservation))
-                        kept.append(_kept(row, number, index, reservation, cost, entry.nodes))
+                ways = judge.ways[lot.capacity]
+                for row, broken_rule, (price, own_price, disk) in judge.rows(lot, gpu_type):
+                    if broken_rule != PASSED:
+                        _refuse(refused, (row,), broken_rule, number)
+                        continue
+                    done = bought.setdefault(row, [])
+                    for index, reservation in ways:
+                        purchase = (entry.nodes, reservation)
+                        if purchase not in done:
+                            done.append(purchase)
+                            kept.append(
+                                Accepted(
+                                    row,
+                                    number,
+                                    index,
+                                    reservation,
+                                    price,
+                                    price * entry.nodes,
+                                    own_price,
+                                    disk,
+                                )
+                            )
     for row in bought:
         refused.pop(row, None)
     return Sifted(kept, refused)
 
 
-class _Cost(NamedTuple):
-    """What one node costs per hour; `disk` says what of it is the disk's."""
-
-    micro_usd: int
-    overridden: bool
-    disk: str
-
-
-_NO_COST = _Cost(0, overridden=False, disk="")
-
-
-def _kept(row: int, entry: int, way: int, reservation: str, cost: _Cost, nodes: int) -> Accepted:
-    return Accepted(
-        row,
-        entry,
-        way,
-        reservation,
-        cost.micro_usd,
-        cost.micro_usd * nodes,
-        cost.overridden,
-        cost.disk,
-    )
+def _refuse(
+    refused: dict[int, tuple[int, int]], rows: Iterable[int], rule: int, entry: int
+) -> None:
+    """Notes the refusal of rows that did not get as far, or further, under an earlier entry."""
+    why = (rule, entry)
+    if not entry:
+        refused.update(dict.fromkeys(rows, why))
+        return
+    for row in rows:
+        before = refused.get(row)
+        if before is None or before[0] < rule:
+            refused[row] = why
 
 
-class _Columns(NamedTuple):
-    """The columns of a table that rules read."""
-
-    provider: Any
-    region: Any
-    zone: Any
-    machine_type: Any
-    gpu_count: Any
-    capacity: Any
-    node_micro_usd: Any
-    gpu_memory_gib: Any
-    restriction: Any
-
-    @classmethod
-    def of(cls, table: OfferTable) -> _Columns:
-        return cls._make(cast("Any", table.column)(name) for name in cls._fields)
+Cost = tuple[int, bool, str]
+"""What one node costs per hour; whether the user said so; what of it is the disk's, in words."""
+_NO_COST: Cost = (0, False, "")
 
 
 class _Judge:
-    """The rules as one entry asks them, of any row."""
+    """The rules as one entry asks them, of any lot and its rows."""
 
     def __init__(
         self,
         terms: Terms,
         entry: Choice,
-        columns: _Columns,
-        overrides: rules.Overrides,
+        overrides: rules.Overrides | None,
         doubts: Doubts | None,
     ) -> None:
         self.terms = terms
         self.entry = entry
-        self.columns = columns
         self.overrides = overrides
         self.doubts = doubts
-        self.regions = frozenset(terms.ask.regions)
         self.ways: dict[str, list[tuple[int, str]]] = {}
         """Capacity kind → (place in the entry's list, reservation)."""
         for index, way in enumerate(entry.capacity):
             self.ways.setdefault(way.kind, []).append((index, way.reservation))
+        self._regions, self._zones, self._prices = (
+            cast("Any", terms.table.column(name)) for name in ("region", "zone", "node_micro_usd")
+        )
+        self._asked_regions = frozenset(terms.ask.regions)
+        self._placed = bool(self._asked_regions) or terms.parted is not None
         self._sellers: dict[tuple[str, str, str], tuple[int, Hosting | None]] = {}
 
-    def machine(self, row: int, least_gib: float, *, unfit: bool) -> int:
-        """The first rule of `gpu-count` to `volume` that a row breaks."""
-        columns = self.columns
-        if columns.gpu_count[row] != self.entry.gpu_count:
+    def lot(self, lot: Lot, least_gib: float, *, unfit: bool) -> int:
+        """The first rule that a whole lot breaks, of `gpu-count` to `sold`, and of `provider` to
+        `orderable` where its place does not matter.
+        """
+        if lot.gpu_count != self.entry.gpu_count:
             rule = rules.GPU_COUNT
-        elif 0 < columns.gpu_memory_gib[row] < least_gib:
+        elif 0 < lot.gpu_memory_gib < least_gib:
             rule = rules.MEMORY
         elif unfit:
             rule = rules.FIT
-        elif columns.capacity[row] not in self.ways:
+        elif lot.capacity not in self.ways:
             rule = rules.CAPACITY
-        elif columns.restriction[row]:
+        elif lot.restriction:
             rule = rules.SOLD
-        elif self.regions and columns.region[row] not in self.regions:
-            rule = rules.REGION
-        elif self.terms.parted is not None and self._parted(row):
-            rule = rules.VOLUME
+        elif self._placed:
+            rule = PASSED  # first come the rules of its places
         else:
-            rule = PASSED
+            rule = self._seller(lot)[0]
         return rule
 
-    def _parted(self, row: int) -> bool:
-        columns, parted = self.columns, self.terms.parted
-        return parted is not None and bool(
-            parted(
-                columns.provider[row],
-                columns.region[row],
-                columns.zone[row],
-                columns.machine_type[row],
-            )
+    def rows(self, lot: Lot, gpu_type: str) -> Iterator[tuple[int, int, Cost]]:
+        """(row, the first rule from `region` on that it breaks, its price) of each row of a lot."""
+        seller, host = self._seller(lot)
+        skills = self.terms.capabilities.get(lot.provider)
+        cap, nodes = self.terms.ask.max_price_micro_usd, self.entry.nodes
+        blocks = blocklist.of_machine(
+            self.terms.blocks.get(lot.provider, ()), lot.machine_type, gpu_type, lot.capacity
         )
+        doubts = self.doubts
+        if doubts is not None and doubts.clear(gpu_type, lot):
+            doubts = None
+        for row in lot.rows:
+            region, zone = self._regions[row], self._zones[row]
+            rule = self._place(lot, region, zone) if self._placed else PASSED
+            if rule == PASSED:
+                rule = seller
+            if rule != PASSED:
+                yield row, rule, _NO_COST
+                continue
+            cost = self._cost(row, lot, gpu_type, host, skills)
+            if cost is None:
+                yield row, rules.PRICE_KNOWN, _NO_COST
+                continue
+            if (
+                doubts is not None
+                and not cost[1]
+                and not doubts.sound(gpu_type, lot, zone or region, self._prices[row])
+            ):
+                rule = rules.PRICE_DOUBT
+            elif cap is not None and cost[0] * nodes > cap:
+                rule = rules.PRICE_CAP
+            elif blocks and (block := blocklist.at_place(blocks, region, zone)):
+                rule = rules.ENABLED if block.closed else rules.BLOCKED
+            yield row, rule, cost
 
-    def purchase(self, row: int, gpu_type: str) -> tuple[int, _Cost]:
-        """The first rule after `volume` that a row breaks, and the price of a row
-        that breaks none.
-        """
-        rule, host = self._seller(row)
-        if rule != PASSED:
-            return rule, _NO_COST
-        cost = self._cost(row, gpu_type, host)
-        cap, terms = self.terms.ask.max_price_micro_usd, self.terms
-        if cost is None:
-            return rules.PRICE_KNOWN, _NO_COST
-        if self.doubts is not None and not cost.overridden and self.doubts.why(row):
-            return rules.PRICE_DOUBT, cost
-        if cap is not None and cost.micro_usd * self.entry.nodes > cap:
-            return rules.PRICE_CAP, cost
-        columns = self.columns
-        blocks = terms.blocks.get(columns.provider[row])
-        block = blocks and blocklist.covering(
-            blocks,
-            columns.region[row],
-            columns.zone[row],
-            columns.machine_type[row],
-            gpu_type,
-            columns.capacity[row],
-        )
-        if block:
-            return (rules.ENABLED if block.closed else rules.BLOCKED), cost
-        return PASSED, cost
+    def _place(self, lot: Lot, region: str, zone: str) -> int:
+        """REGION or VOLUME where a place breaks it, or PASSED."""
+        parted = self.terms.parted
+        if self._asked_regions and region not in self._asked_regions:
+            return rules.REGION
+        if parted is not None and parted(lot.provider, region, zone, lot.machine_type):
+            return rules.VOLUME
+        return PASSED
 
-    def _seller(self, row: int) -> tuple[int, Hosting | None]:
-        """The first rule about the seller of a row that it breaks,
-        and what hosts the entry there.
+    def _seller(self, lot: Lot) -> tuple[int, Hosting | None]:
+        """The first rule about the seller of a lot that it breaks, and what hosts the entry
+        there.
         """
-        columns, terms = self.columns, self.terms
-        key = (columns.provider[row], columns.machine_type[row], columns.capacity[row])
+        terms = self.terms
+        key = (lot.provider, lot.machine_type, lot.capacity)
         found = self._sellers.get(key)
         if found is None:
             host = terms.hosted(self.entry, *key[:2]) if terms.hosted is not None else None
@@ -199,24 +196,25 @@ class _Judge:
             found = self._sellers[key] = (broken(seller), host)
         return found
 
-    def _cost(self, row: int, gpu_type: str, host: Hosting | None) -> _Cost | None:
-        columns = self.columns
-        own = self.overrides.price(
-            columns.provider[row],
-            columns.region[row],
-            columns.machine_type[row],
-            gpu_type,
-            columns.capacity[row],
-        )
-        if own is not None:
-            return _Cost(own, overridden=True, disk="")
-        listed = rules.known(
-            columns.node_micro_usd[row], self.terms.capabilities.get(columns.provider[row])
-        )
+    def _cost(
+        self,
+        row: int,
+        lot: Lot,
+        gpu_type: str,
+        host: Hosting | None,
+        skills: Capabilities | None,
+    ) -> Cost | None:
+        if self.overrides is not None:
+            own = self.overrides.price(
+                lot.provider, self._regions[row], lot.machine_type, gpu_type, lot.capacity
+            )
+            if own is not None:
+                return own, True, ""
+        listed = rules.known(self._prices[row], skills)
         if listed is None or host is None:
-            return None if listed is None else _Cost(listed, overridden=False, disk="")
-        micro_usd, words = host.cost(columns.region[row])
-        return _Cost(listed + micro_usd, overridden=False, disk=words)
+            return None if listed is None else (listed, False, "")
+        micro_usd, words = host.cost(self._regions[row])
+        return listed + micro_usd, False, words
 
 
 class _Seller(NamedTuple):

@@ -130,7 +130,7 @@ def _cheapest_refused(plan: Plan, accepted: Collection[str]) -> dict[str, tuple[
     """Provider → (rule, entry, row) of its best refused offer with a known price, for providers
     that have no candidate.
     """
-    best: dict[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {}
+    best: dict[str, tuple[tuple[int, int, int, int], tuple[int, int, int]]] = {}
     providers, prices, capacities = (
         plan.offers.column(name) for name in ("provider", "node_micro_usd", "capacity")
     )
@@ -140,7 +140,7 @@ def _cheapest_refused(plan: Plan, accepted: Collection[str]) -> dict[str, tuple[
         if rule <= rules.MARKETPLACE or provider in accepted or price is None:
             continue
         kinds = [way.kind for way in plan.ask.entries[entry].capacity]
-        key = (entry, kinds.index(str(capacities[row])), price)
+        key = (entry, kinds.index(str(capacities[row])), price, row)
         if provider not in best or key < best[provider][0]:
             best[provider] = (key, (rule, entry, row))
     return {provider: refusal for provider, (_, refusal) in best.items()}

@@ -20,6 +20,9 @@ from tests.present import present
 
 COLD_LIMIT = 1.5
 WARM_LIMIT_MS = 2.0
+PUBLIC_LIMIT_MS = 5.0
+MILLION_LIMIT_MS = 60.0
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
 WARM_RUNS = 300
 LARGEST = "warm plan of one GPU of at least 24 GiB"
 """Over a thousand candidates, all ranked: shown, and held against nothing."""
@@ -28,7 +31,7 @@ LARGEST = "warm plan of one GPU of at least 24 GiB"
 def lines() -> list[Line]:
     """Cold against gpuhunt (and SkyPilot, where that is installed), then warm."""
     with tempfile.TemporaryDirectory(prefix="gpus-bench-") as folder:
-        return [*_cold(Path(folder)), *_warm(), *_skypilot()]
+        return [*_cold(Path(folder)), *_warm(), *_public(Path(folder)), *_large(), *_skypilot()]
 
 
 def write_rows(path: Path) -> int:
@@ -192,6 +195,75 @@ def _warm() -> list[Line]:
         )
         out.append(
             Line(what, figures.p50 * 1e3, None if what == LARGEST else WARM_LIMIT_MS, " ms", detail)
+        )
+    return out
+
+
+def _public(folder: Path) -> list[Line]:
+    """`providers.plan` as a program calls it: with the rehearsal's live market, and the journal."""
+    import providers
+
+    previous = os.environ.get("GPUS_HOME")
+    os.environ["GPUS_HOME"] = str(folder / "public")
+    try:
+        providers.plan("H100:8")
+        taken = []
+        for _ in range(WARM_RUNS // 5):
+            start = time.process_time()
+            providers.plan("H100:8")
+            taken.append(time.process_time() - start)
+    finally:
+        if previous is None:
+            del os.environ["GPUS_HOME"]
+        else:
+            os.environ["GPUS_HOME"] = previous
+    figures = Figures(tuple(taken))
+    what = 'warm `providers.plan("H100:8")`, its threads included'
+    detail = f"p95 {figures.p95 * 1e3:.2f} ms of the processor's time"
+    return [Line(what, figures.p50 * 1e3, PUBLIC_LIMIT_MS, " ms", detail)]
+
+
+def _large() -> list[Line]:
+    """Warm plans of H100:8 over the bundled offers, repeated in as many made-up regions as it takes
+    to come to each size.
+    """
+    from providers.catalog.offers import load
+    from providers.catalog.table import COLUMNS, OfferTable
+    from providers.model.ask import ON_DEMAND, Ask, Choice
+    from providers.model.capability import Capabilities
+    from providers.planner.plan import make
+
+    base = load()
+    able = {name: Capabilities(name, capacities=frozenset({ON_DEMAND})) for name in ("gcp", "aws")}
+    ask = Ask((Choice("H100", 8),))
+    out = []
+    for size in SIZES:
+        rows = [base.offer(row) for row in range(0, len(base), max(len(base) // size, 1))][:size]
+        times = -(-size // len(rows))
+        columns = [(list(column) * times)[:size] for column in zip(*rows, strict=True)]
+        for at in (COLUMNS.index("region"), COLUMNS.index("zone")):
+            columns[at] = [
+                f"{name}-{row // len(rows)}" if name else "" for row, name in enumerate(columns[at])
+            ]
+        by_gpu: dict[str, list[int]] = {}
+        for row, gpu in enumerate(columns[COLUMNS.index("gpu_type")]):
+            by_gpu.setdefault(gpu, []).append(row)
+        table = OfferTable(tuple(columns), by_gpu)
+        make(ask, table, able)
+        taken = []
+        for _ in range(11):
+            start = time.thread_time()
+            plan = make(ask, table, able)
+            taken.append(time.thread_time() - start)
+        figures = Figures(tuple(taken))
+        out.append(
+            Line(
+                f"warm plan H100:8 over {len(table):,} made-up offers",
+                figures.p50 * 1e3,
+                MILLION_LIMIT_MS if size == SIZES[-1] else None,
+                " ms",
+                f"{len(plan.candidates):,} candidates",
+            )
         )
     return out
 

@@ -212,6 +212,15 @@ def test_an_overlay_is_the_table_row_by_row(names) -> None:
         gpu: list(found) for gpu, found in made.by_gpu.items()
     }
     assert [offer.id for offer in map(made.offer, range(len(made)))] == made.ids()
+    assert {name: set(places) for name, places in made.places.items()} == {
+        name: set(places) for name, places in wanted.places.items()
+    }
+    for gpu in wanted.by_gpu:
+        found, expected = made.listed(gpu), wanted.listed(gpu)
+        assert {count: list(lots) for count, lots in found.lots.items()} == {
+            count: list(lots) for count, lots in expected.lots.items()
+        }
+        assert (found.prices, found.on_demand) == (expected.prices, expected.on_demand)
 
 
 def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path) -> None:

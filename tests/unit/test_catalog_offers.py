@@ -66,6 +66,18 @@ def test_the_columns_are_whole(every) -> None:
     assert table.warnings == ()
 
 
+def test_the_lots_hold_each_row_once(every) -> None:
+    """A lot's rows differ only in place and price, and every row of a model is in one lot."""
+    table = offers.load()
+    for gpu, rows in table.by_gpu.items():
+        lots = [lot for found in table.listed(gpu).lots.values() for lot in found]
+        assert sorted(row for lot in lots for row in lot.rows) == list(rows)
+        for lot in lots:
+            assert {
+                tuple(getattr(every[row], name) for name in lot._fields[:-1]) for row in lot.rows
+            } == {lot[:-1]}
+
+
 def test_every_offer_is_there_once(every) -> None:
     """No two offers have the same id."""
     assert [key for key, count in Counter(offer.id for offer in every).items() if count > 1] == []

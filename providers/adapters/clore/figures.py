@@ -27,8 +27,8 @@ class Gpus(NamedTuple):
 
 def section(value: object, key: str) -> Mapping[str, object]:
     """The mapping under a key of a mapping; empty where there is none."""
-    inner = value.get(key) if isinstance(value, Mapping) else None
-    return inner if isinstance(inner, Mapping) else {}
+    inner = value.get(key) if isinstance(value, (dict, Mapping)) else None
+    return inner if isinstance(inner, (dict, Mapping)) else {}
 
 
 def server_id(server: object) -> int | None:

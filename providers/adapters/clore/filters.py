@@ -12,7 +12,7 @@ from providers.model import foreign, images
 from providers.model.duration import text as duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from providers.adapters.clore.options import Options
 
@@ -26,27 +26,32 @@ def unfit(server: Mapping[str, object], options: Options) -> str:
         return "not among include_servers"
     specs, rating = section(server, "specs"), section(server, "rating")
     net = section(specs, "net")
-    figures = (
-        ("reliability", options.reliability, foreign.number(server.get("reliability")), ""),
-        ("CUDA", options.cuda, foreign.number(server.get("cuda_version")), ""),
-        ("download", options.down_mbps, foreign.number(net.get("down")), " Mbps"),
-        ("upload", options.up_mbps, foreign.number(net.get("up")), " Mbps"),
-        ("disk", options.disk_gb, disk_gb(specs.get("disk")), " GB"),
-        ("RAM", options.ram_gb, foreign.number(specs.get("ram")), " GB"),
-        ("PCIe revision", options.pcie_rev, foreign.number(specs.get("pcie_rev")), ""),
-        ("PCIe width", options.pcie_width, foreign.number(specs.get("pcie_width")), ""),
+    figures: tuple[tuple[str, float, Callable[[], Decimal | None], str], ...] = (
+        ("reliability", options.reliability, lambda: foreign.number(server.get("reliability")), ""),
+        ("CUDA", options.cuda, lambda: foreign.number(server.get("cuda_version")), ""),
+        ("download", options.down_mbps, lambda: foreign.number(net.get("down")), " Mbps"),
+        ("upload", options.up_mbps, lambda: foreign.number(net.get("up")), " Mbps"),
+        ("disk", options.disk_gb, lambda: disk_gb(specs.get("disk")), " GB"),
+        ("RAM", options.ram_gb, lambda: foreign.number(specs.get("ram")), " GB"),
+        ("PCIe revision", options.pcie_rev, lambda: foreign.number(specs.get("pcie_rev")), ""),
+        ("PCIe width", options.pcie_width, lambda: foreign.number(specs.get("pcie_width")), ""),
         (
             "rating",
             options.rating,
-            foreign.number(rating.get("avg")) if foreign.number(rating.get("cnt")) else None,
+            lambda: (
+                foreign.number(rating.get("avg")) if foreign.number(rating.get("cnt")) else None
+            ),
             "",
         ),
-        ("longest rental", options.min_hours, foreign.number(server.get("mrl")), " h"),
+        ("longest rental", options.min_hours, lambda: foreign.number(server.get("mrl")), " h"),
     )
-    for what, least, found, unit in figures:
-        if least and found is None:
+    for what, least, figure, unit in figures:
+        if not least:
+            continue
+        found = figure()
+        if found is None:
             return f"states no {what}, wanted at least {least:g}{unit}"
-        if least and found is not None and found < Decimal(str(least)):
+        if found < Decimal(str(least)):
             return f"{what} {found:f}{unit}, wanted at least {least:g}{unit}"
     return ""
 

@@ -66,15 +66,10 @@ def terms(
     payable = [coin for coin in pay_with if coin in amounts]
     if not payable:
         return f"takes {', '.join(sorted(amounts))} only"
-    found = [
-        Terms(
-            coin,
-            amounts[coin],
-            None if (rate := _rate(coin, price, rates or {})) is None else amounts[coin] * rate,
-        )
-        for coin in payable
-    ]
-    return next((one for one in found if one.usd_per_day is not None), found[0])
+    for coin in payable:
+        if (rate := _rate(coin, price, rates or {})) is not None:
+            return Terms(coin, amounts[coin], amounts[coin] * rate)
+    return Terms(payable[0], amounts[payable[0]], None)
 
 
 def _rate(coin: str, price: Mapping[str, object], rates: Mapping[str, Decimal]) -> Decimal | None:

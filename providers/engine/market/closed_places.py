@@ -7,7 +7,7 @@ shortage is no closure: that is a block.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from providers.errors import CloudError, GpusError
 from providers.model.place import Block, Scope
@@ -37,16 +37,10 @@ def begin_closed(
     asked = {
         name: how for name in providers if (how := world.manifests[name].limits.closed) is not None
     }
-    found: dict[str, dict[Place, str]] = {name: {} for name in asked}
-    if asked:
-        columns: tuple[Any, ...] = (
-            table.column("provider"),
-            table.column("region"),
-            table.column("zone"),
-        )
-        for provider, region, zone in dict.fromkeys(zip(*columns, strict=True)):
-            if provider in asked and (why := asked[provider](region, zone)):
-                found[provider][region, zone] = why
+    found = {
+        name: {place: why for place in table.places.get(name, ()) if (why := how(*place))}
+        for name, how in asked.items()
+    }
     return {name: places for name, places in found.items() if places}
 
 

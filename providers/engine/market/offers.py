@@ -90,11 +90,13 @@ def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable
     Pure; by column, of thousands of rows.
     """
     fresh = table([offer for name in sorted(rows) for offer in rows[name]])
-    stays = [name not in rows for name in base.column("provider")]
-    if all(stays):
+    parts = None
+    if base.places.keys().isdisjoint(rows):
         by_gpu: dict[str, Sequence[int]] = dict(base.by_gpu)
         kept: Sequence[Sequence[object]] = base.columns
+        parts = (base, fresh)
     else:
+        stays = [name not in rows for name in base.column("provider")]
         place = list(accumulate(stays, initial=0))
         by_gpu = {
             gpu: left
@@ -109,6 +111,7 @@ def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable
         tuple([*old, *new] for old, new in zip(kept, fresh.columns, strict=True)),
         by_gpu,
         base.warnings,
+        parts,
     )
 
 

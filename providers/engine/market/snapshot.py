@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.catalog.table import OfferTable
 from providers.engine.market.host_fit import hosting
 from providers.engine.market.mounting import parted
 from providers.model.placement import Placement
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from providers.adapters.base import Manifest
+    from providers.catalog.table import OfferTable
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.machine import Setup
@@ -186,7 +186,4 @@ def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:
 
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:
     """The same market with more lines for the user."""
-    old = seen.table
-    return seen._replace(
-        table=OfferTable(old.columns, old.by_gpu, tuple(dict.fromkeys((*old.warnings, *lines))))
-    )
+    return seen._replace(table=seen.table.noting(lines))
