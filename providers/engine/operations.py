@@ -19,10 +19,11 @@ from providers.engine.readiness import access
 from providers.engine.reconcile.adopt import existing, imported
 from providers.engine.reconcile.condition import AT_REST, condition_of
 from providers.engine.reconcile.converge import converge
-from providers.engine.reconcile.edit import edit
+from providers.engine.reconcile.edit import assumed, edit
 from providers.engine.reconcile.read import read_cluster
 from providers.engine.reconcile.relocate import prefers, upgrade_placement
 from providers.engine.reconcile.status import REPLACE_ALL
+from providers.engine.reconcile.steps import another_workload
 from providers.engine.record import ClusterRecord, finished
 from providers.engine.runtime import deadlines
 from providers.engine.runtime.accounts import of_settings, surveyed, used
@@ -69,16 +70,11 @@ async def create(world: World, spec: ClusterSpec, generation: str) -> ClusterRec
             with keys.kept(world, spec.owner, spec.cluster):
                 able = await access.equipped(world, spec)
                 adopted = await existing(world, able, generation, stop)
-                if (
-                    adopted is not None
-                    and (
-                        ready := await made_ready(
-                            world, await edit(world, adopted, able, stop), able, stop
-                        )
-                    )
-                    is not None
-                ):
-                    return await confirmed(world, ready, stop, ready.handles)
+                if adopted is not None:
+                    known = assumed(world, adopted, able)
+                    edited = await edit(world, known, able, another_workload, stop)
+                    if (ready := await made_ready(world, edited, able, stop)) is not None:
+                        return await confirmed(world, ready, stop, ready.handles)
                 return await confirmed(world, await buy(world, able, generation, stop), stop)
 
     async def undo(record: ClusterRecord) -> None:

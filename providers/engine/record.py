@@ -60,8 +60,8 @@ ENDS_SLACK_S = 180.0
 start of the creation, and round.
 """
 UNTOLD = "untold"
-"""In `ClusterRecord.applied`: there where a replica does not know all others yet, or has not the
-workload of the others.
+"""In `ClusterRecord.applied`: there where a replica does not know all others yet, or a machine has
+not the workload that is declared.
 """
 _PRICE = {"micro_usd": "micro_usd", "as_of": "price_as_of", "source": "price_source"}
 """The fields of a price, and their names in states and journals."""

@@ -18,6 +18,7 @@ from providers.plugin.properties import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from providers.engine.reconcile.on_workload import WorkloadEdit
     from providers.engine.record import ClusterRecord
 
 PLACEMENT = frozenset(
@@ -131,8 +132,10 @@ def cluster(
         reasons["triggers"] = "a new run is asked for"
     reasons |= _placement(changed, new, record, satisfied)
     reasons |= _bought_with(changed, old, new, record)
-    if "workload" in changed and _runs_ours(record) and not has_unknown(new.get("workload")):
-        reasons |= {"workload": why} if (why := outgrown()) else {}
+    another = _another_workload(changed, new, record)
+    if "workload" in changed and not has_unknown(new.get("workload")):
+        why = another.replaces or (outgrown() if _runs_ours(record) else "")
+        reasons |= {"workload": why} if why else {}
     if "workload" in changed and _other_volumes(old, new, record):
         reasons["workload"] = "other volumes need a new machine"
     if "options" in changed and _other_options(old, new, record, in_place):
@@ -142,7 +145,7 @@ def cluster(
         # Somebody started it.
         changes.append(Change("status", "update", replaces=False, is_input=False))
     if UNTOLD in dict(record.applied):
-        # A replica has to learn of the others, or to get their workload.
+        # A replica has to learn of the others, or a machine to get the workload that is declared.
         changes.append(Change("status", "update", replaces=False, is_input=False))
     if record.to_release:
         # It is over; what is left of its machines goes.
@@ -159,8 +162,21 @@ def cluster(
         for name in difference.outputs
     ]
     why_replaced += [difference.because] if difference.because else []
-    later = "" if why_replaced else _later(changed, new, record, in_place)
-    return Verdict(tuple(changes), "; ".join(why_replaced), later)
+    later = [] if why_replaced else [another.later, _later(changed, new, record, in_place)]
+    return Verdict(tuple(changes), "; ".join(why_replaced), "; ".join(filter(None, later)))
+
+
+def _another_workload(
+    changed: Collection[str], new: Mapping[str, Any], record: ClusterRecord
+) -> WorkloadEdit:
+    """What the condition's row says of another workload, or of another folder that it runs in."""
+    from providers.engine.reconcile.on_workload import WorkloadCase, WorkloadEdit
+    from providers.engine.reconcile.steps import another_workload
+
+    if not record.provider or not {"workload", "workdir"} & {*changed}:
+        return WorkloadEdit()
+    case = WorkloadCase(record, new.get("workload") is not None, new.get("state") == "stopped")
+    return another_workload(case)
 
 
 def _placement(

@@ -84,7 +84,6 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit) -> No
         {"ports": [80]},
         {"expose": "public"},
         {"triggers": {"reclaim": 1}},
-        {"workload": {"command": "python train.py"}},
         {"workdir": {"path": ".", "digest": "0" * 16, "files": 3, "size": 9}},
         {"ready": "running"},
         {"accept": "quick"},
@@ -434,6 +433,33 @@ def test_a_workload_that_outgrows_its_machine_replaces_it() -> None:
     assert not judged(RUNNING, "too small").replaces
     assert not judged({**working, "status": "ended"}, "too small", kind="job").replaces
     assert not judged(working, "too small", workload={"command": UNKNOWN}).replaces
+
+
+WORKING = {"record": {"applied": {"work": "abc", "state": "d"}}}
+
+
+def test_a_workload_waits_for_a_stopped_machine_and_replaces_one_made_without() -> None:
+    """As the update does it: started anew, once it runs again, or on another machine."""
+    old = {**OLD, "workload": {"command": "a"}}
+    edited, stays = {**old, "workload": {"command": "b"}}, {"state": "stopped"}
+
+    def judged(before, after, status, **more):
+        return cluster(before, after, {**RUNNING, "status": status, **more}, lambda: True, ())
+
+    waits = judged({**old, **stays}, {**edited, **stays}, "stopped", **WORKING)
+    assert not waits.replaces and "once `state: running` starts it again" in waits.later
+    for before, status in ((old, "running"), ({**old, **stays}, "stopped")):
+        begun = judged(before, edited, status, **WORKING)
+        assert begun.changes and not begun.replaces and not begun.later
+    removed = judged(old, OLD, "running", **WORKING)
+    assert not removed.replaces and "what runs there goes on" in removed.later
+    imported = judged(OLD, edited, "running")
+    assert not imported.replaces and "imported machine" in imported.later
+    bare = judged(OLD, edited, "running", record={"applied": {"ttl": "x"}})
+    assert bare.replaces
+    assert bare.reason == "workload: a machine that was made without one starts none"
+    unknown = judged(OLD, {**OLD, "workload": {"command": UNKNOWN}}, "running")
+    assert unknown.changes and not unknown.replaces
 
 
 def test_replicas_that_are_not_alike_are_edited_again_in_place() -> None:

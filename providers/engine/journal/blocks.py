@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SHARE = 0.07
 GROWN_MAX_S = 3_600.0
 MEMORY_S = 6 * 3_600.0
+LOST_BLOCK_S = 600.0
+"""How long a place is left alone where a machine was taken back: there is no room right now."""
 
 
 def find(journal: Database, world: str) -> tuple[Block, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from providers.engine.journal.blocks import LOST_BLOCK_S
 from providers.engine.messages import bare, trimmed
 from providers.engine.record import HEALTHY, ended_itself
 from providers.engine.runtime.tasks import Polling
@@ -46,8 +47,6 @@ declaration's own lines or image, as it would anywhere.
 LOOK_FIRST_S = 1.0
 LOOK_LIMIT_S = 30.0
 """Real seconds that one look at one machine may take."""
-LOST_BLOCK_S = 600.0
-"""How long a place is left alone where a machine was taken back before it was ready."""
 
 
 async def until_ready(

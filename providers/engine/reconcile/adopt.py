@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
+    from providers.engine.journal.orders import OrderRow
     from providers.engine.reconcile.placements import Replacement
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
@@ -59,7 +60,7 @@ async def existing(
     chosen, entry = _choose(
         world, spec, [node for adapter, node in found.values() if await _present(world, adapter)]
     )
-    if chosen and not await _has_volumes(world, spec, chosen):
+    if chosen and not (_starts(world, spec, chosen) and await _has_volumes(world, spec, chosen)):
         chosen = ()
     keep = [node.handle for node in chosen]
     stop.check(spec.cluster)
@@ -113,6 +114,23 @@ async def _present(world: World, adapter: Cloud) -> bool:
         return await adapter_of(world, adapter.name) is adapter
     except CloudError:
         return False
+
+
+def _starts(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> bool:
+    """Whether the workload can be started on these machines: not where the journal knows that they
+    were ordered without one.
+    """
+    ask = spec.ask
+    if ask.kind != "machine" or ask.workload is None or ask.by_login:
+        return True
+    made = _order_of(world, spec, [node.handle for node in nodes])
+    return made is None or bool(made.order.setup.script_digest)
+
+
+def _order_of(world: World, spec: ClusterSpec, handles: Collection[Handle]) -> OrderRow | None:
+    """The order that made these machines, as the journal knows it."""
+    orders = world.journal.orders(world.name, spec.owner, spec.cluster)
+    return next((entry for entry in orders if set(handles) & set(entry.handles)), None)
 
 
 async def _has_volumes(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> bool:
@@ -277,8 +295,7 @@ async def _adopt(
     for node in chosen:
         if can.relabels and (node.label is None or node.label.generation != generation):
             await repeated(world, adapter.name, adapter.relabel, node.handle, generation)
-    orders = world.journal.orders(world.name, spec.owner, spec.cluster)
-    made = next((order for order in orders if set(handles) & set(order.handles)), None)
+    made = _order_of(world, spec, handles)
     where = place(world, spec, chosen)
     price = await price_of(world, spec.ask, where, first, made)
     now = world.clock.now()

@@ -16,7 +16,7 @@ from providers.engine.reconcile.observe import Observation, observe
 from providers.engine.reconcile.on_update import UpdateCase, serving
 from providers.engine.reconcile.orphans import unclaimed
 from providers.engine.reconcile.read import note_joined
-from providers.engine.reconcile.steps import STEPS
+from providers.engine.reconcile.steps import STEPS, another_workload
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
 from providers.model.machine import GONE, is_foreign
@@ -61,7 +61,8 @@ async def converge(
         if preferred is not None and _is_preferred(spec, before, classified, preferred):
             classified = classified._replace(condition=Condition.MOVED)
     stop.check(before.cluster)
-    after = await _follow(UpdateCase(world, before, observation, classified, spec, stop, _follow))
+    case = UpdateCase(world, before, observation, classified, spec, stop, _follow, another_workload)
+    after = await _follow(case)
     return after, found is not None and after.handles == found.record.handles
 
 

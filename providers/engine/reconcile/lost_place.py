@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine.journal.blocks import LOST_BLOCK_S
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
-
-LOST_BLOCK_S = 600.0
 
 
 def block_lost_place(world: World, record: ClusterRecord) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from providers.engine.desired import ClusterSpec
     from providers.engine.reconcile.observe import Observation
+    from providers.engine.reconcile.on_workload import WorkloadCase, WorkloadEdit
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
@@ -42,6 +43,8 @@ class UpdateCase(NamedTuple):
     stop: StopSignal
     follow: Callable[[UpdateCase], Awaitable[ClusterRecord]]
     """Does what the row of a case's condition says."""
+    another: Callable[[WorkloadCase], WorkloadEdit]
+    """What a record's row says of another workload."""
 
     @property
     def after(self) -> ClusterRecord:
@@ -81,7 +84,7 @@ async def keep(case: UpdateCase) -> ClusterRecord:
             " longer satisfies the declaration; it has to be replaced"
         )
     after = after._replace(entry=entry, fingerprint=spec.fingerprint)
-    return await edit(case.world, after, spec, case.stop)
+    return await edit(case.world, after, spec, case.another, case.stop)
 
 
 async def wait(case: UpdateCase) -> ClusterRecord:
@@ -169,7 +172,7 @@ async def rest(case: UpdateCase) -> ClusterRecord:
 
     if (stuck := await _release_leftovers(case)) is not None:
         return stuck
-    return await edit(case.world, case.after, case.spec, case.stop)
+    return await edit(case.world, case.after, case.spec, case.another, case.stop)
 
 
 async def end(case: UpdateCase) -> ClusterRecord:

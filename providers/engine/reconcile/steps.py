@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.reconcile import on_preview, on_read, on_update
-from providers.engine.reconcile.condition import Condition
+from providers.engine.reconcile import on_preview, on_read, on_update, on_workload
+from providers.engine.reconcile.condition import Condition, condition_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from providers.engine.reconcile.on_preview import DiffCase, Difference, PreviewCase
     from providers.engine.reconcile.on_read import ReadCase
     from providers.engine.reconcile.on_update import UpdateCase
+    from providers.engine.reconcile.on_workload import WorkloadCase, WorkloadEdit
     from providers.engine.record import ClusterRecord
 
 
@@ -25,8 +26,8 @@ class Step(NamedTuple):
 
     `read` and `update` act (`update` only once a diff has reported a change); `preview` says what
     an `up` comes to that does not replace the cluster, `replaced` what one that does takes away,
-    `replaces` whether a diff replaces it where no edit does. `observed`, `records` and `next_up`
-    are the same for people (see `as_markdown`).
+    `replaces` whether a diff replaces it where no edit does, `workload` what becomes of another
+    workload. `observed`, `records` and `next_up` are the same for people (see `as_markdown`).
     """
 
     read: Callable[[ReadCase], ClusterRecord | None]
@@ -34,6 +35,7 @@ class Step(NamedTuple):
     preview: Callable[[PreviewCase], str]
     replaced: Callable[[PreviewCase], str]
     replaces: Callable[[DiffCase], Difference]
+    workload: Callable[[WorkloadCase], WorkloadEdit]
     observed: str
     records: str
     next_up: str
@@ -46,6 +48,7 @@ STEPS = {
         preview=on_preview.stays,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.anew,
         observed="runs, or is about to",
         records="status `pending`, `starting` or `running`",
         next_up="nothing; edits in place what you changed",
@@ -56,6 +59,7 @@ STEPS = {
         preview=on_preview.stays,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.anew,
         observed="waits in a cloud's queue (Flex-start)",
         records="status `queued`, as an unhealthy resource",
         next_up="waits on",
@@ -66,6 +70,7 @@ STEPS = {
         preview=on_preview.stays,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.anew,
         observed="a provider's own service runs, not deployed as you declared it",
         records="what differs, as an unhealthy resource",
         next_up="deploys it anew in place",
@@ -76,6 +81,7 @@ STEPS = {
         preview=on_preview.stays_drifted,
         replaced=on_preview.replaced,
         replaces=on_preview.unless_it_serves,
+        workload=on_workload.anew,
         observed="runs, and somebody changed what was bought",
         records="the properties as they are now, with their price",
         next_up="keeps it if it satisfies the declaration; else replaces it, or with"
@@ -87,6 +93,7 @@ STEPS = {
         preview=on_preview.repaired,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.anew,
         observed="some machines are gone, or are not what was bought",
         records="status `degraded`, as an unhealthy resource",
         next_up="acts by `on_loss`",
@@ -97,6 +104,7 @@ STEPS = {
         preview=on_preview.replaced_preempted,
         replaced=on_preview.replaced_preempted,
         replaces=on_preview.taken_back,
+        workload=on_workload.with_the_next,
         observed="preempted, remains stopped",
         records="status `preempted`, and the place is blocked for a while",
         next_up="replaces it, deleted first",
@@ -107,6 +115,7 @@ STEPS = {
         preview=on_preview.stays_failed,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.with_the_next,
         observed="failed",
         records="status `failed`, and a warning",
         next_up="nothing; an edit of the cluster, or `gpus rerun`, replaces it",
@@ -117,6 +126,7 @@ STEPS = {
         preview=on_preview.stays,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.once_it_runs,
         observed="is being stopped, and not by you",
         records="status `stopping`",
         next_up="nothing; an edit of the cluster, or `gpus rerun`, replaces it",
@@ -127,6 +137,7 @@ STEPS = {
         preview=on_preview.stays_stopped,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.once_it_runs,
         observed="stopped at its cloud, though you declare it running",
         records="status `stopped`, and a warning",
         next_up="nothing; an edit of the cluster, or `gpus rerun`, replaces it",
@@ -137,6 +148,7 @@ STEPS = {
         preview=on_preview.stays_stopped,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.once_it_runs,
         observed="stopped as you declare it (`state: stopped`)",
         records="status `stopped`",
         next_up="nothing; `state: running` starts it again where it is",
@@ -147,6 +159,7 @@ STEPS = {
         preview=on_preview.stays_ended,
         replaced=on_preview.replaced_ended,
         replaces=on_preview.not_replaced,
+        workload=on_workload.with_the_next,
         observed="ended by its own limit",
         records="status `ended`",
         next_up="nothing; `gpus rerun` gets a new one",
@@ -157,6 +170,7 @@ STEPS = {
         preview=on_preview.stays_done,
         replaced=on_preview.replaced_done,
         replaces=on_preview.not_replaced,
+        workload=on_workload.with_the_next,
         observed="a job that has ended, successfully or not",
         records="status `ended` or `failed`",
         next_up="releases its machine, unless it is to be kept; `gpus rerun` gets a new one",
@@ -167,6 +181,7 @@ STEPS = {
         preview=on_preview.stays,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.with_the_next,
         observed="all gone, or preempted and deleted",
         records="the cluster is dropped, and the place is blocked for a while",
         next_up="creates it by the plan",
@@ -177,6 +192,7 @@ STEPS = {
         preview=on_preview.stays,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.with_the_next,
         observed="lost, and an interrupted run has placed it elsewhere",
         records="the new place; what remains of the previous one, as an unhealthy resource",
         next_up="keeps it if it satisfies the declaration, and releases the rest",
@@ -187,12 +203,18 @@ STEPS = {
         preview=on_preview.stays,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
+        workload=on_workload.with_the_next,
         observed="gone or unknown, and something of it may still exist",
         records="status `unsettled`, as an unhealthy resource",
         next_up="settles what an interrupted run ordered, releases what is left, and creates it"
         " by the plan",
     ),
 }
+
+
+def another_workload(case: WorkloadCase) -> WorkloadEdit:
+    """What becomes of another workload in the condition that the record shows."""
+    return STEPS[condition_of(case.record)].workload(case)
 
 
 def as_markdown() -> str:

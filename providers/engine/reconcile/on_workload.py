@@ -1,0 +1,59 @@
+"""The workload column of `steps.STEPS`: what becomes of another workload in each condition. Pure:
+works from the state's record alone.
+
+A diff, a preview and an update go by the same answer: nothing is noted as applied that did not run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.engine.messages import rerun_command
+from providers.engine.record import works
+
+if TYPE_CHECKING:
+    from providers.engine.record import ClusterRecord
+
+
+class WorkloadCase(NamedTuple):
+    """`wanted`: a workload is declared. `stops`: the declaration has the machines stopped."""
+
+    record: ClusterRecord
+    wanted: bool
+    stops: bool
+
+
+class WorkloadEdit(NamedTuple):
+    """Why another workload needs other machines, or when it is carried out if not now; both empty
+    where it is started anew on the machines that are there, or on those that replace them.
+    """
+
+    replaces: str = ""
+    later: str = ""
+
+
+def anew(case: WorkloadCase) -> WorkloadEdit:
+    """Started anew on the present machines; only on those that were made for a workload."""
+    record = case.record
+    if record.kind != "machine" or case.wanted == works(record):
+        return WorkloadEdit()
+    again = rerun_command(record.cluster)
+    if not record.applied:
+        later = f"what the imported machine runs goes on; {again} starts one with the workload"
+        return WorkloadEdit(later=later if case.wanted else "")
+    if case.wanted:
+        return WorkloadEdit(replaces="a machine that was made without one starts none")
+    return WorkloadEdit(later=f"what runs there goes on, until {again} gets a machine without it")
+
+
+def once_it_runs(case: WorkloadCase) -> WorkloadEdit:
+    """Nobody logs in to a stopped machine: it waits until the machine is started again."""
+    found = anew(case)
+    if found.replaces or found.later or not case.stops or not works(case.record):
+        return found
+    return WorkloadEdit(later="the new workload is started once `state: running` starts it again")
+
+
+def with_the_next(case: WorkloadCase) -> WorkloadEdit:  # noqa: ARG001 (a column's functions are alike)
+    """It is over, or is placed anew anyway: the machines that come then get it."""
+    return WorkloadEdit()
