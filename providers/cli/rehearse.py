@@ -442,12 +442,13 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
             f"reset: {len(existing)} of the machines here would vanish unseen"
             f" ({', '.join(existing[:3])}); destroy first, or add --yes"
         )
-    ran, ahead = mode.of(store) == mode.DOCKER, store.offset()
+    ran, ahead, now = mode.of(store) == mode.DOCKER, store.offset(), store.now()
     left = converge.end(store, data=True)
     store.reset()
     # What was sold out in the world that is forgotten says nothing about the new one.
     _forget(lambda journal: journal.unblock(REHEARSAL))
     _forget(lambda journal: journal.forget_closures(REHEARSAL))
+    _forget(lambda journal: journal.forget_volumes(REHEARSAL, now))
     _forget(lambda journal: journal.set_back(REHEARSAL, ahead))
     said = ["the rehearsal begins again with the default scenario"]
     said += [f"machines are {mode.PLAYED}; for containers: gpus rehearse nodes docker"] * ran

@@ -120,7 +120,7 @@ def _regions(facts: Facts) -> Iterable[str]:
 def _spending(facts: Facts) -> Iterable[str]:
     yield "<h2>Spending</h2>"
     days = [day for month in facts.months for day in month.days]
-    if not days:
+    if not days and not any(month.volumes for month in facts.months):
         yield "<p>This machine's journal knows of no spending in these months.</p>"
         return
     unknown = sorted({name for month in facts.months for name in month.unknown})
@@ -129,11 +129,12 @@ def _spending(facts: Facts) -> Iterable[str]:
     yield (
         f"<p>{_text(this.month)}: {least}{_usd(this.spent)} so far, {least}{_usd(this.forecast)} if"
         " what runs stays until its limit or the month's end. By this machine's journal: price at"
-        " launch, times time; disks and traffic are not in it.</p>"
+        " launch, times time; traffic is not in it.</p>"
     )
     if unknown:
-        yield f"<p>The price of {_text(', '.join(unknown))} is not known.</p>"
-    yield from _figure(report_charts.spending(days))
+        yield f"<p>What {_text(', '.join(unknown))} cost is not known.</p>"
+    if days:
+        yield from _figure(report_charts.spending(days))
     yield from _table(
         "By cluster",
         ("month", "stack", "cluster", "hours", "spent"),
@@ -146,6 +147,19 @@ def _spending(facts: Facts) -> Iterable[str]:
             for each in month.clusters
         ],
     )
+    stored = [(month.month, each) for month in facts.months for each in month.volumes]
+    if stored:
+        yield from _table(
+            "By volume",
+            ("month", "stack", "volume", "hours", "spent"),
+            [
+                (
+                    *(month, each.stack, each.volume, f"{each.hours:,.1f}"),
+                    "not known" if each.unknown and not each.spent else _usd(each.spent),
+                )
+                for month, each in stored
+            ],
+        )
     yield from _table("By day (UTC)", ("day", "spent"), [(day, _usd(usd)) for day, usd in days])
 
 

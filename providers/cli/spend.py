@@ -1,4 +1,4 @@
-"""`gpus spend`: what was spent in a month, by stack, cluster and day, and what is to come."""
+"""`gpus spend`: what was spent in a month, by stack, cluster, volume and day, and the forecast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from providers.engine.spending import MonthSpend
+    from providers.engine.spending import MonthSpend, VolumeSpend
 
 _MONTH = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
 
@@ -41,13 +41,13 @@ def run_spend(options: argparse.Namespace) -> int:
     if options.json:
         print_json([_record(each) for each in months])
         return OK
-    shown = [each for each in months if each.clusters]
+    shown = [each for each in months if each.clusters or each.volumes]
     if not shown:
         print(f"nothing was spent in {months[0].month}, as far as this machine's journal knows")
         return OK
     for month in shown:
         show("\n".join((*_lines(month), "")), head=1)
-    print("by this machine's journal: price at launch, times time; volumes and traffic not in it")
+    print("by this machine's journal: price at launch, times time; traffic not in it")
     return OK
 
 
@@ -55,23 +55,70 @@ def _lines(month: MonthSpend) -> Iterable[str]:
     least = "at least " if month.unknown else ""
     played = ", a rehearsal: nothing was paid" if month.world != "live" else ""
     yield f"{month.month} (UTC), {month.world}{played}"
-    rows = [("stack", "cluster", "hours", "spent", "to come")]
+    rows = [("stack", "cluster or volume", "hours", "spent", "to come")]
     for each in month.clusters:
         spent = "no price" if each.unknown and not each.spent else _usd(each.spent)
         rows.append(
             (each.stack or "ad hoc", each.cluster, f"{each.hours:,.1f}", spent, _usd(each.to_come))
         )
+    for volume in month.volumes:
+        cost = "not known" if volume.unknown and not volume.spent else _usd(volume.spent)
+        to_come_of = "not known" if volume.unknown else _usd(volume.to_come)
+        named = f"volume {volume.volume}"
+        rows.append((volume.stack, named, f"{volume.hours:,.1f}", cost, to_come_of))
     to_come = month.forecast - month.spent
     rows.append(("total", "", "", f"{least}{_usd(month.spent)}", _usd(to_come)))
     yield from table(rows, right={2, 3, 4})
-    if month.unknown:
-        yield f"the price of {', '.join(month.unknown)} is not known"
+    yield from _untold(month)
     yield (
         f"forecast for {month.month}: {least}{_usd(month.forecast)}, if what runs stays until its"
         " limit or the month's end"
     )
+    yield from (line for each in month.volumes for line in _unused(each))
     yield "by day"
     yield from table([(day, _usd(spent)) for day, spent in month.days] or [("", "")], right={1})
+
+
+def _untold(month: MonthSpend) -> Iterable[str]:
+    """What no sum has, and at what rate it costs where that is known."""
+    names = [each.cluster for each in month.clusters if each.unknown]
+    if names:
+        yield f"the price of {', '.join(names)} is not known"
+    for each in month.volumes:
+        if each.unknown:
+            yield f"volume {each.volume}: {_price(each)}; its cost is in no sum"
+
+
+def _unused(volume: VolumeSpend) -> Iterable[str]:
+    """That a volume costs money and nothing uses it, and what to do; nothing of others."""
+    if not volume.why_unused:
+        return
+    last, where = volume.last, volume.last.native_id
+    yield f"unused: volume {volume.volume}, {last.spec}: {_price(volume)}"
+    at = f" ({where})" if where else ""
+    yield f"  {volume.why_unused}{at}; {_TODO[bool(where), last.is_kept]}"
+
+
+_TODO = {
+    (True, True): "declare it with delete_data: true, run `pulumi up`, then remove it to delete it",
+    (True, False): "keep it for the next one, or delete it: delete_data: true, `up`, remove it",
+    (False, False): "`pulumi refresh`, or the next `pulumi up` that declares it, finds out",
+}
+"""By whether it was certainly made, and whether no stack declares it."""
+
+
+def _price(volume: VolumeSpend) -> str:
+    """`$20.00 a month`; without a known size the rate, and without a rate that it is unknown."""
+    from providers.catalog import volumes
+
+    last = volume.last
+    if last.micro_usd is not None:
+        return f"{_usd(last.micro_usd)} a month"
+    return (
+        volumes.words(last.spec)
+        if last.spec.size_gib
+        else f"size unknown, {volumes.words(last.spec)}"
+    )
 
 
 def _record(month: MonthSpend) -> dict[str, Any]:
@@ -92,7 +139,30 @@ def _record(month: MonthSpend) -> dict[str, Any]:
             }
             for each in month.clusters
         ],
+        "volumes": [_volume_record(each) for each in month.volumes],
         "days": [{"day": day, "spent_usd": usd(spent)} for day, spent in month.days],
+    }
+
+
+def _volume_record(volume: VolumeSpend) -> dict[str, Any]:
+    last, unknown = volume.last, volume.unknown
+    return {
+        "project": volume.project or None,
+        "stack": volume.stack or None,
+        "volume": volume.volume,
+        "provider": last.spec.provider,
+        "native_id": last.native_id or None,
+        "place": last.spec.place or None,
+        "type": last.spec.type or None,
+        "size_gib": last.spec.size_gib or None,
+        "price_usd_per_month": None if last.micro_usd is None else usd(last.micro_usd),
+        "price_as_of": last.price_as_of or None,
+        "hours": round(volume.hours, 3),
+        "spent_usd": None if unknown else usd(volume.spent),
+        "to_come_usd": None if unknown else usd(volume.to_come),
+        "deleted": last.ended_at is not None,
+        "users": None if volume.users is None else list(volume.users),
+        "unused": volume.why_unused or None,
     }
 
 
@@ -104,7 +174,7 @@ def add_spend(commands: Any) -> None:
     """Adds `spend` to the commands."""
     spend = commands.add_parser(
         "spend",
-        help="what was spent by stack, cluster and day, and the forecast",
+        help="what was spent by stack, cluster, volume and day, and the forecast",
         description="What was spent, by this machine's journal. Asks no cloud.",
     )
     spend.add_argument("-s", "--stack", help="what this stack spent")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from providers.cli import pulumi_program, stackfile
+from providers.engine import volume_costs
 from providers.engine.journal import backend
 from providers.engine.termination import garbage, inventory, kept, verdicts
 from providers.errors import GpusError
@@ -65,6 +66,8 @@ def run(
 async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> int:
     survey = await inventory.survey(world, claims, _adhoc_owner())
     volumes, unlisted = await kept.survey(world, claims)
+    # What somebody deleted at its cloud costs nothing any more.
+    await volume_costs.settle(world)
     now = world.clock.now()
     trouble = [
         *(f"{name}: its state could not be read" for name in claims.unread),

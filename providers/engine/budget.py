@@ -31,6 +31,8 @@ SPELLS_MAX = 16
 """How many ended spells are kept one by one; older ones are in the months' sums. A spell takes some
 80 bytes of the state.
 """
+VOLUME = "volume "
+"""What the name of a volume begins with among those of clusters."""
 _HOUR_S = 3_600
 
 
@@ -47,6 +49,10 @@ class Charge(NamedTuple):
     launched_at: float
     ended_at: float = 0.0
     ends_at: float = 0.0
+
+    @property
+    def is_volume(self) -> bool:
+        return self.cluster.startswith(VOLUME)
 
     @property
     def key(self) -> str:
@@ -174,7 +180,10 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
     """
     spells = dict(ledger.spells)
     for spell in known:
-        if spell.launched_at < ledger.folded_before and spell.key not in spells:
+        is_new = spell.key not in spells
+        # A volume that costs on is in no sum, however long ago it was made.
+        costs_on = spell.is_volume and not spell.ended_at
+        if is_new and spell.launched_at < ledger.folded_before and not costs_on:
             continue
         old = spells.get(spell.key)
         if old is not None:
@@ -194,7 +203,8 @@ def with_ends(spells: Iterable[Charge], now: float) -> dict[str, Charge]:
     """
     found = {spell.key: spell for spell in spells}
     by_cluster: dict[str, list[Charge]] = {}
-    for spell in sorted(found.values(), key=lambda item: item.launched_at):
+    # A volume that was made larger at once began twice within one second.
+    for spell in sorted(found.values(), key=lambda item: (item.launched_at, not item.ended_at)):
         by_cluster.setdefault(spell.cluster, []).append(spell)
     for run in by_cluster.values():
         for previous, later in pairwise(run):
@@ -243,6 +253,7 @@ async def settled(
     one that can't be asked leaves them running.
     """
     import asyncio
+    from functools import partial
 
     from providers.engine.runtime.accounts import adapter_of
     from providers.engine.runtime.deadlines import looking
@@ -256,16 +267,21 @@ async def settled(
             *(place for place in accounts if place[0] == spell.provider),
         ]
         try:
+            adapters = [(at, await adapter_of(world, at, of)) for at, of in dict.fromkeys(places)]
+            if spell.is_volume:
+                name = spell.cluster.removeprefix(VOLUME)
+                # Of whichever owner: what an earlier one left costs on.
+                return not any(
+                    [
+                        await repeated(world, provider, partial(each.volumes.find, name=name))
+                        for provider, each in adapters
+                    ]
+                )
             nodes = [
                 node
-                for provider, account in dict.fromkeys(places)
+                for provider, each in adapters
                 for node in await repeated(
-                    world,
-                    provider,
-                    (await adapter_of(world, provider, account)).find,
-                    owner,
-                    spell.cluster,
-                    tries=2,
+                    world, provider, each.find, owner, spell.cluster, tries=2
                 )
             ]
         except CloudError:
@@ -292,12 +308,17 @@ async def settled(
 
 class MonthTotals(NamedTuple):
     """A month's money up to now, and what runs will cost until its own limit or the month's end.
-    `unknown` names clusters without a price.
+    `unknown` names clusters without a price, `uncounted` volumes without a known cost.
     """
 
     spent: int
     running: int
     unknown: tuple[str, ...]
+    uncounted: tuple[str, ...] = ()
+
+    @property
+    def least(self) -> str:
+        return "at least " if self.unknown or self.uncounted else ""
 
 
 class Budget:
@@ -354,12 +375,17 @@ class Budget:
         running = sum(spell.cost(now, end) for spell in others) + sum(
             cost for name, cost in self._reserved.items() if name != cluster
         )
-        unknown = [
-            spell.cluster
+        untold = dict.fromkeys(
+            (spell.cluster, spell.is_volume)
             for spell in spells
             if spell.micro_usd is None and (not spell.ended_at or spell.ended_at > begin)
-        ]
-        return MonthTotals(spent, running, tuple(dict.fromkeys(unknown)))
+        )
+        return MonthTotals(
+            spent,
+            running,
+            tuple(name for name, is_volume in untold if not is_volume),
+            tuple(name for name, is_volume in untold if is_volume),
+        )
 
     def fits(self, candidate: Candidate, limit_s: int | None, now: float, cluster: str) -> bool:
         """Whether its whole life in this month can still be paid for."""
@@ -372,27 +398,31 @@ class Budget:
     def standing(self, now: float) -> str:
         """What was spent and what is to come, in one line."""
         sums = self.sums(now)
-        least, total = "at least " if sums.unknown else "", sums.spent + sums.running
-        rest = (
-            f"{_usd(self.limit - total)} left"
-            if total <= self.limit
-            else f"{_usd(total - self.limit)} too much"
-        )
         return (
-            f"{_usd(self.limit)} in {month(now)}: {least}{_usd(sums.spent)} spent,"
-            f" {_usd(sums.running)} to come of what runs, {rest}"
+            f"{usd(self.limit)} in {month(now)}: {sums.least}{usd(sums.spent)} spent,"
+            f" {usd(sums.running)} to come of what runs, {self.rest(sums.spent + sums.running)}"
+            f"{_besides(sums)}"
         )
+
+    def head(self, now: float, cluster: str) -> str:
+        """What was spent, and what else than this cluster runs."""
+        sums = self.sums(now, cluster)
+        return (
+            f"{usd(self.limit)} in {month(now)}: {sums.least}{usd(sums.spent)} spent,"
+            f" {usd(sums.running)} to come of what else runs{_besides(sums)}"
+        )
+
+    def rest(self, total: int) -> str:
+        """`$10.00 left`, or `$5.00 too much`, where the month comes to this."""
+        left = self.limit - total
+        return f"{usd(left)} left" if left >= 0 else f"{usd(-left)} too much"
 
     def line(self, micro_usd: int | None, limit_s: int | None, now: float, cluster: str) -> str:
         """The arithmetic in one line: what was spent, what runs, what this would cost, and what is
         left of the limit.
         """
         sums, cost = self.sums(now, cluster), cost_of(micro_usd, limit_s, now)
-        least = "at least " if sums.unknown else ""
-        head = (
-            f"{_usd(self.limit)} in {month(now)}: {least}{_usd(sums.spent)} spent,"
-            f" {_usd(sums.running)} to come of what else runs"
-        )
+        head = self.head(now, cluster)
         if cost is None:
             return f"{head}, and this at a price that is not known"
         time = duration.text(_seconds(limit_s, now))
@@ -402,14 +432,9 @@ class Budget:
             else "the month's end"
         )
         total = sums.spent + sums.running + cost
-        rest = (
-            f"{_usd(self.limit - total)} left"
-            if total <= self.limit
-            else f"{_usd(total - self.limit)} too much"
-        )
         return (
-            f"{head}, {_usd(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) ="
-            f" {least}{_usd(total)}, {rest}"
+            f"{head}, {usd(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) ="
+            f" {sums.least}{usd(total)}, {self.rest(total)}"
         )
 
     def refusal(
@@ -445,5 +470,11 @@ def _seconds(limit_s: int | None, now: float) -> int:
     return left if limit_s is None else min(limit_s, left)
 
 
-def _usd(micro: int) -> str:
+def _besides(sums: MonthTotals) -> str:
+    """The volumes that no sum has."""
+    return f" (without {', '.join(sums.uncounted)}: cost not known)" if sums.uncounted else ""
+
+
+def usd(micro: int) -> str:
+    """`$1,234.50`."""
     return f"${micro / 1_000_000:,.2f}"

@@ -1,20 +1,21 @@
 """What was spent in a month, as this machine's journal knows it: price at launch times time, by
-cluster and by day. Asks no cloud.
+cluster, volume and day. Asks no cloud.
 
-Owns the sums over all stacks and what is held ad hoc; `budget` owns one stack's own ledger. A
-placement without a known price is named, and never counted as free.
+Owns the sums over all stacks and what is held ad hoc; `budget` owns one stack's own ledger. What
+has no known price, or no known size, is named, and never counted as free.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine import budget
+from providers.engine import budget, volume_costs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from providers.engine.budget import Charge
+    from providers.engine.journal.volumes import VolumeSpell
     from providers.engine.runtime.world import World
 
 _DAY_S = 86_400
@@ -35,6 +36,39 @@ class ClusterSpend(NamedTuple):
     unknown: bool
 
 
+class VolumeSpend(NamedTuple):
+    """One volume's month, as a cluster's. `last` is what it is by now, or was at its end, at its
+    price a month. `users` are the clusters that run and mount it; None where that is not known.
+    """
+
+    project: str
+    stack: str
+    last: VolumeSpell
+    hours: float
+    spent: int
+    to_come: int
+    users: tuple[str, ...] | None
+
+    @property
+    def volume(self) -> str:
+        return self.last.spec.name
+
+    @property
+    def unknown(self) -> bool:
+        return self.last.micro_usd is None
+
+    @property
+    def why_unused(self) -> str:
+        """Why it costs money for nobody; empty where something uses it, or may."""
+        if self.last.ended_at is not None:
+            return ""
+        if not self.last.native_id:
+            return "a run was cut short, and whether it was made is not known"
+        if self.last.is_kept:
+            return "no stack declares it any more"
+        return "no cluster that runs mounts it" if self.users == () else ""
+
+
 class MonthSpend(NamedTuple):
     """One world's month. `days` has each day (`2026-11-03`) on which something was spent."""
 
@@ -42,20 +76,25 @@ class MonthSpend(NamedTuple):
     month: str
     clusters: tuple[ClusterSpend, ...]
     days: tuple[tuple[str, int], ...]
+    volumes: tuple[VolumeSpend, ...] = ()
 
     @property
     def spent(self) -> int:
-        return sum(each.spent for each in self.clusters)
+        return sum(each.spent for each in self.clusters) + sum(each.spent for each in self.volumes)
 
     @property
     def forecast(self) -> int:
         """What the month comes to, if what runs stays as it is."""
-        return self.spent + sum(each.to_come for each in self.clusters)
+        clusters = sum(each.to_come for each in self.clusters)
+        return self.spent + clusters + sum(each.to_come for each in self.volumes)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The clusters whose price is not known at some time."""
-        return tuple(each.cluster for each in self.clusters if each.unknown)
+        """The clusters whose price is not known at some time, and the volumes whose cost is not."""
+        return (
+            *(each.cluster for each in self.clusters if each.unknown),
+            *(f"{budget.VOLUME}{each.volume}" for each in self.volumes if each.unknown),
+        )
 
 
 def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
@@ -94,7 +133,66 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
                         ),
                     )
                 )
-    return MonthSpend(world.name, month, tuple(clusters), _days(all_spells, begin, min(now, end)))
+    volumes, charges = _volumes(world, stacks, stack, (begin, end))
+    days = _days([*all_spells, *charges], begin, min(now, end))
+    return MonthSpend(world.name, month, tuple(clusters), days, volumes)
+
+
+def _volumes(
+    world: World,
+    stacks: Mapping[str, tuple[str, str]],
+    stack: str,
+    month: tuple[float, float],
+) -> tuple[tuple[VolumeSpend, ...], list[Charge]]:
+    """What the volumes of these stacks cost in a month, each with its charges."""
+    now, (begin, end) = world.clock.now(), month
+    by_volume: dict[tuple[str, str], list[VolumeSpell]] = {}
+    for each in world.journal.volume_spells(world.name):
+        name = stacks.get(each.owner, ("", ""))[1]
+        if stack.rpartition("/")[2] in {"", name}:
+            # What a stack took over from its own earlier life is one volume.
+            life = each.native_id or f"{each.owner}/{each.spec.name}"
+            by_volume.setdefault((each.spec.provider, life), []).append(each)
+    found: list[VolumeSpend] = []
+    known: list[Charge] = []
+    for spells in by_volume.values():
+        last = max(spells, key=lambda each: (each.ended_at is None, each.began_at))
+        own = volume_costs.charges(spells)
+        hours = _hours(own, begin, min(now, end))
+        if hours:
+            spent = sum(each.cost(begin, min(now, end)) for each in own)
+            to_come = sum(each.cost(max(now, begin), end) for each in own)
+            whose = stacks.get(last.owner, ("", ""))
+            users = _users(world, last) if last.ended_at is None else None
+            found.append(VolumeSpend(*whose, last, hours, spent, to_come, users))
+            known += own
+    return tuple(found), known
+
+
+def _users(world: World, volume: VolumeSpell) -> tuple[str, ...] | None:
+    """The owner's clusters that run and mount it, by their orders; None where one was ordered from
+    another machine.
+    """
+    from providers.engine.journal.orders import EVERY
+
+    running = [
+        each
+        for each in world.journal.launches(world.name, volume.owner)
+        if each.ended_at is None and each.native_ids
+    ]
+    ordered = {
+        handle.native_id: [mount.name for mount in row.order.setup.volumes]
+        for row in world.journal.orders(world.name, volume.owner, states=EVERY)
+        for handle in row.handles
+    }
+    mounts = {each.cluster: [ordered.get(native) for native in each.native_ids] for each in running}
+    if any(None in names for names in mounts.values()):
+        return None
+    return tuple(
+        cluster
+        for cluster, names in mounts.items()
+        if any(volume.spec.name in (each or ()) for each in names)
+    )
 
 
 def _hours(spells: Sequence[Charge], since: float, until: float) -> float:

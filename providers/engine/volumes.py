@@ -1,17 +1,20 @@
 """The verbs of one volume: create, read, update, delete; and which volumes an owner's stack may
 take over.
 
-Owns that no second volume is made of one declaration, that none is shrunk, and that data goes only
-where `delete` was asked for. A volume is the stack's by its labels: the owner, and the stack's id,
-which stays when the owner goes.
+Owns that no second volume is made of one declaration, that none is shrunk, that data goes only
+where `delete` was asked for, and that the journal counts what each costs: more from before the call
+that makes it cost more, less only once that was observed. A volume is the stack's by its labels:
+the owner, and the stack's id, which stays when the owner goes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from providers.engine import volume_costs
 from providers.engine.runtime.accounts import adapter_of
 from providers.engine.runtime.tasks import pause, repeated, shielded
 from providers.errors import (
@@ -57,22 +60,34 @@ async def create(
 
     async def work(_stop: StopSignal) -> Volume:
         store = (await adapter_of(world, spec.provider)).volumes
-        there = await _there(world, store, spec, owner, stack, former)
-        if there is not None:
-            await _settled(world, owner, spec.name)
-            return await _converged(world, store, there, spec, owner)
-        made = await _made(world, store, await _intended(world, spec, owner, stack, title))
+        account = await asyncio.to_thread(world.account, spec.provider)
+        found = await _there(world, store, spec, owner, stack, former)
+        if found is None:
+            found = await _made(world, store, await _intended(world, spec, owner, stack, title))
+        # Counted before its order is forgotten: it is in the journal all the time.
+        await volume_costs.count(world, owner, found, account)
         await _settled(world, owner, spec.name)
         # An interrupted run may have asked for another size.
-        return await _converged(world, store, made, spec, owner)
+        return await _converged(world, store, found, spec, owner, account)
 
     return await shielded(world, work, None)
 
 
-async def read(world: World, handle: Handle, account: Account | None = None) -> Volume | None:
-    """The volume now; None only where its cloud says that it does not exist."""
+async def read(
+    world: World, handle: Handle, account: Account | None = None, owner: str = ""
+) -> Volume | None:
+    """The volume now; None only where its cloud says that it does not exist. What it costs is
+    written down as that owner's, if one is named.
+    """
     store = (await adapter_of(world, handle.provider, account)).volumes
-    return await repeated(world, handle.provider, store.look, handle, tries=2)
+    found = await repeated(world, handle.provider, store.look, handle, tries=2)
+    # What buys will say what is wrong with a journal that can't be written.
+    with suppress(GpusError):
+        if found is None:
+            await _gone(world, handle)
+        elif owner:
+            await volume_costs.count(world, owner, found, account)
+    return found
 
 
 async def update(
@@ -84,11 +99,13 @@ async def update(
         store = (await adapter_of(world, handle.provider, account)).volumes
         there = await repeated(world, handle.provider, store.look, handle)
         if there is None:
+            await _gone(world, handle)
             raise GpusError(
                 f"{spec.name}: wanted the volume {handle.native_id}, found that {handle.provider}"
                 " does not know it any more; `pulumi refresh` takes it out of the state"
             )
-        return await _converged(world, store, there, spec, owner)
+        await volume_costs.count(world, owner, there, account)
+        return await _converged(world, store, there, spec, owner, account)
 
     return await shielded(world, work, None)
 
@@ -120,6 +137,7 @@ async def delete(world: World, name: str, handle: Handle, account: Account | Non
                     provider=provider,
                 )
             await pause(world, POLL_S)
+        await _gone(world, handle)
 
     await shielded(world, work, None)
 
@@ -162,6 +180,8 @@ async def _intended(
     journal = world.journal
     known = await asyncio.to_thread(journal.intended_volume, world.name, owner, spec.name)
     if known is not None and (known.spec.provider, known.spec.place) == (spec.provider, spec.place):
+        costs = volume_costs.spell(world, owner, known.spec)
+        await asyncio.to_thread(journal.count_volume, world.name, costs)
         return known
     if known is not None:
         raise GpusError(
@@ -170,7 +190,8 @@ async def _intended(
             " before, once, or use another name"
         )
     order = VolumeOrder(spec, owner, stack, str(uuid.uuid4()), title)
-    await asyncio.to_thread(journal.intend_volume, world.name, order, world.clock.now())
+    costs = volume_costs.spell(world, owner, spec)
+    await asyncio.to_thread(journal.intend_volume, world.name, order, costs)
     return order
 
 
@@ -206,12 +227,22 @@ async def _made(world: World, store: Volumes, order: VolumeOrder) -> Volume:
 
 
 async def _settled(world: World, owner: str, name: str) -> None:
+    await asyncio.to_thread(world.journal.settled_volume, world.name, owner, name)
+
+
+async def _gone(world: World, handle: Handle) -> None:
     if world.has_journal:
-        await asyncio.to_thread(world.journal.settled_volume, world.name, owner, name)
+        now = world.clock.now()
+        await asyncio.to_thread(world.journal.gone_volume, world.name, handle, now)
 
 
 async def _converged(
-    world: World, store: Volumes, there: Volume, spec: VolumeSpec, owner: str
+    world: World,
+    store: Volumes,
+    there: Volume,
+    spec: VolumeSpec,
+    owner: str,
+    account: Account | None,
 ) -> Volume:
     """The volume, ready, the owner's, and as large as declared. Raises SpecError for what can't be
     made of it.
@@ -227,12 +258,16 @@ async def _converged(
         world.report("info", f"{spec.name}: taking over {handle.native_id}, with its data")
         await repeated(world, provider, store.claim, handle, owner)
     if there.spec.size_gib < spec.size_gib:
+        larger = there._replace(spec=there.spec._replace(size_gib=spec.size_gib))
+        await volume_costs.count(world, owner, larger, account)
         await repeated(world, provider, store.grow, handle, spec.size_gib)
     while True:
         now = await repeated(world, provider, store.look, handle)
         if now is None:
+            await _gone(world, handle)
             raise GpusError(f"{spec.name}: {handle.native_id} went away while it was made ready")
         if now.spec.size_gib >= spec.size_gib or world.clock.now() >= until:
+            await volume_costs.count(world, owner, now, account)
             return now
         await pause(world, POLL_S)
 

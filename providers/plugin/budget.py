@@ -59,6 +59,7 @@ class Budgets:
         what buys will say what is wrong with it.
         """
         from providers.engine import budget as spending
+        from providers.engine import volume_costs
 
         most = limit(values)
         if most is None:
@@ -67,7 +68,7 @@ class Budgets:
         now = world.clock.now()
         try:
             known = await asyncio.to_thread(
-                spending.of_journal, world, (owner, *previous) if owner else previous
+                volume_costs.of_journal, world, (owner, *previous) if owner else previous
             )
         except GpusError:
             known = ()
@@ -128,10 +129,11 @@ async def settled(
 ) -> Ledger:
     """The ledger, with what other machines ended, as far as the clouds tell."""
     from providers.engine import budget as spending
+    from providers.engine import volume_costs
     from providers.engine.runtime.accounts import of_settings
 
     try:
-        known = await asyncio.to_thread(spending.of_journal, world, (owner,))
+        known = await asyncio.to_thread(volume_costs.of_journal, world, (owner,))
         return await spending.settled(world, owner, found, known, of_settings(world, previous))
     except GpusError:
         return found

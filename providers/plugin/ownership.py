@@ -104,6 +104,10 @@ class Ownerships:
         world_name, owner = parse_id(request.id)
 
         async def counted(world: World) -> Ledger | None:
+            from providers.engine import volume_costs
+
+            for each in dict.fromkeys((owner, *await former_owners(world, request.urn))):
+                await volume_costs.settle(world, each)
             ledger = await self._session.budgets.ledger(world, owner, (), values, state)
             if ledger is None:
                 return None

@@ -216,6 +216,7 @@ VOLUME_INPUTS: dict[str, Any] = {
     "owner": _described(_STRING, "The `owner_id` of the stack's Ownership."),
     "volume": _described(_STRING, "The volume's name, unique within its stack."),
     "settings": _SETTINGS,
+    "max_spend": _MAX_SPEND,
     "provider": _described(_STRING, "Who keeps it."),
     "place": _described(_STRING, "The zone that it stands in."),
     "size_gib": _described(_INTEGER, "Its size. It grows in place, and is never shrunk."),
@@ -229,7 +230,7 @@ VOLUME_OUTPUTS: dict[str, Any] = {
     **{
         name: VOLUME_INPUTS[name]
         for name in VOLUME_INPUTS
-        if name not in ("settings", "delete_data")
+        if name not in ("settings", "max_spend", "delete_data")
     },
     "native_id": _described(_STRING, "The volume as its provider names it."),
     "status": _described(_STRING, "`creating`, `ready` or `deleting`."),

@@ -1,23 +1,25 @@
 """The Volume's half of the protocol: check, diff, create, read, update, delete.
 
 Owns what its deletion does: the data goes only where the resource said `delete_data: true`; else
-the volume stays, and a line says so, with its price.
+the volume stays, and a line says so, with its price. What is made or grown has to fit into
+`max_spend`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pulumi.runtime.proto import provider_pb2
 
 from providers.errors import GpusError
-from providers.plugin import copies, diff, grpc_errors, orphans
+from providers.plugin import budget, copies, diff, grpc_errors, orphans
 from providers.plugin.properties import UNKNOWN, decode, encode
 from providers.plugin.session import in_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from providers.engine.record import Account
     from providers.engine.runtime.world import World
@@ -56,7 +58,7 @@ class Volumes:
         changed = [
             key
             for key in sorted({*old, *new})
-            if old.get(key) != new.get(key) and key != "settings"
+            if old.get(key) != new.get(key) and key not in ("settings", "max_spend")
         ]
         moved = "world" in changed
         if not moved:
@@ -71,7 +73,7 @@ class Volumes:
         """(id, outputs); at preview no id."""
         urn, values = request.urn, decode(request.properties).values
         if request.preview:
-            self._session.log("info", urn, told(values))
+            await self._previewed(urn, values)
             return "", encode({**declared(values), **priced(values), "native_id": UNKNOWN})
         from providers.engine import volumes
         from providers.model.volume import stack_id
@@ -84,9 +86,10 @@ class Volumes:
             former = await asyncio.to_thread(former_owners, world, project, stack)
             account = await asyncio.to_thread(world.account, spec.provider)
             title = f"volume {spec.name} of the Pulumi stack {project}/{stack}"
-            found = await volumes.create(
-                world, spec, owner, stack_id(project, stack), former, title
-            )
+            async with self._paid(world, values):
+                found = await volumes.create(
+                    world, spec, owner, stack_id(project, stack), former, title
+                )
             return found, account
 
         made, account = await self._session.under_way(urn, values, work)
@@ -107,7 +110,9 @@ class Volumes:
                     request.urn,
                     world,
                     values,
-                    lambda opened: volumes.read(opened, handle, account),
+                    lambda opened: volumes.read(
+                        opened, handle, account, str(values.get("owner") or "")
+                    ),
                 )
             )
         except Exception as error:
@@ -138,15 +143,17 @@ class Volumes:
         from providers.engine import volumes
 
         values, state = decode(request.news).values, decode(request.olds).values
+        grows = int(values.get("size_gib") or 0) > int(state.get("size_gib") or 0)
         if request.preview:
-            self._session.log("info", request.urn, told(values))
+            await self._previewed(request.urn, values, is_bought=grows)
             return encode({**state, **priced(values)})
         world, handle = parse_id(request.id)
         account, spec, owner = account_of(state), spec_of(values), str(values["owner"])
 
         async def work(opened: World) -> Volume:
             await copies.refuse_copy(opened, owner, request.urn)
-            return await volumes.update(opened, handle, spec, owner, account)
+            async with self._paid(opened, values, is_bought=grows):
+                return await volumes.update(opened, handle, spec, owner, account)
 
         after = await self._session.under_way(request.urn, values, work, world=world)
         return encode(outputs(after, values, account))
@@ -156,6 +163,7 @@ class Volumes:
         values, state = decode(request.old_inputs).values, decode(request.properties).values
         world, handle = parse_id(request.id)
         if values.get("delete_data") is not True:
+            await self._kept(request.urn, world, handle, {**values, **declared(state)}, state)
             self._session.log(
                 "warning",
                 request.urn,
@@ -172,6 +180,70 @@ class Volumes:
             await volumes.delete(opened, str(values["volume"]), handle, account_of(state))
 
         await self._session.under_way(request.urn, values, work, world=world)
+
+    async def _kept(
+        self,
+        urn: str,
+        world: str,
+        handle: Handle,
+        values: Mapping[str, Any],
+        state: Mapping[str, Any],
+    ) -> None:
+        """Writes down that the volume costs on. A journal that can't be written keeps no stack."""
+        from providers.engine import volume_costs
+
+        known = (str(values["owner"]), spec_of(values), handle.native_id, account_of(state))
+        with suppress(GpusError):
+            await self._session.in_world(
+                urn, world, values, lambda opened: volume_costs.keep(opened, *known)
+            )
+
+    async def _previewed(
+        self, urn: str, values: Mapping[str, Any], *, is_bought: bool = True
+    ) -> None:
+        """Says what a volume would cost. Raises GpusError where that does not fit."""
+        world = str(values["world"])
+
+        async def fits(opened: World) -> str:
+            return await self._affordable(opened, values)
+
+        limited = is_bought and budget.limit(values) is not None
+        line = await self._session.in_world(urn, world, values, fits) if limited else ""
+        self._session.log("info", urn, f"{told(values)}{f'; max_spend {line}' if line else ''}")
+
+    async def _affordable(self, world: World, values: Mapping[str, Any]) -> str:
+        """The arithmetic under the stack's limit; empty without one, and where nothing more is
+        paid. Raises GpusError where it does not fit.
+        """
+        from providers.engine import volume_costs
+
+        limit, spec = await self._session.budgets.of(world, values), spec_of(values)
+        if limit is None:
+            return ""
+        costs = volume_costs.spell(world, "", spec)
+        return volume_costs.afford(limit, spec, costs.micro_usd, costs.began_at)
+
+    @asynccontextmanager
+    async def _paid(
+        self, world: World, values: Mapping[str, Any], *, is_bought: bool = True
+    ) -> AsyncIterator[None]:
+        """What makes a volume, or grows one: within the limit, and counted after it however it
+        ended.
+        """
+        from providers.engine import volume_costs
+
+        if is_bought:
+            await self._affordable(world, values)
+        try:
+            yield
+        finally:
+            limit = await self._session.budgets.of(world, values)
+            if limit is not None:
+                with suppress(GpusError):
+                    known = await asyncio.to_thread(
+                        volume_costs.of_journal, world, (str(values["owner"]),)
+                    )
+                    volume_costs.learn(limit, known, spec_of(values), world.clock.now())
 
 
 def former_owners(world: World, project: str, stack: str) -> tuple[str, ...]:

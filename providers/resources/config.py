@@ -57,7 +57,7 @@ def account_settings(world: str) -> dict[str, dict[str, str]]:
 
 def max_spend_of() -> float | None:
     """`gpus:max_spend` of the stack's configuration: US dollars a calendar month for all its
-    clusters together.
+    clusters and volumes together.
     """
     text = pulumi.Config("gpus").get("max_spend")
     if (wrong := max_spend_problem("gpus:max_spend", text, as_text=True)) is not None:

@@ -20,8 +20,8 @@ class Ownership(pulumi.CustomResource):
     """The stack's own label on everything it makes. `owner_id` is random, made once; deleting it
     settles and removes all that bears it.
 
-    `max_spend` is the most that its clusters together may spend in a calendar month (UTC), US
-    dollars: it counts what they do.
+    `max_spend` is the most that its clusters and volumes together may spend in a calendar month
+    (UTC), US dollars: it counts what they do.
     """
 
     owner_id: pulumi.Output[str]

@@ -68,6 +68,7 @@ class GpuVolume(pulumi.CustomResource):
             "settings": dict(found),
             **self.declared,
             **({"delete_data": True} if delete_data else {}),
+            **({} if owner.limit_usd is None else {"max_spend": owner.limit_usd}),
             **dict.fromkeys(GpuVolume.__annotations__),
         }
         super().__init__("gpu:index:Volume", name, props, opts)

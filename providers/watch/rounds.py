@@ -223,12 +223,13 @@ def money(state: State) -> dict[str, Any] | None:
     if state.max_spend is None or not state.owner:
         return None
     from providers.engine import budget as spending
+    from providers.engine import volume_costs
     from providers.engine.runtime.world import open_world
 
     world = open_world(state.world, {})
     try:
         now = world.clock.now()
-        known = spending.of_journal(world, (state.owner,))
+        known = volume_costs.of_journal(world, (state.owner,))
     except GpusError:
         return None
     finally:
@@ -243,7 +244,7 @@ def money(state: State) -> dict[str, Any] | None:
         "spent_usd": sums.spent / 1e6,
         "to_come_usd": sums.running / 1e6,
     }
-    return {**found, "unknown": list(sums.unknown)}
+    return {**found, "unknown": [*sums.unknown, *sums.uncounted]}
 
 
 def _launched(state: State) -> set[tuple[str, str]]:

@@ -36,6 +36,7 @@ def month(*launches: PlacementRow, now: float, **asked: str) -> spending.MonthSp
     journal = SimpleNamespace(
         owners=lambda _: (OwnerRow("of-dev", "project", "dev", ""),),
         launches=lambda _, owner="": [each for each in launches if owner in {"", each.owner}],
+        volume_spells=lambda _: (),
     )
     world = SimpleNamespace(
         name="live", has_journal=True, journal=journal, clock=SimpleNamespace(now=lambda: now)

@@ -8,10 +8,15 @@ import json
 import pytest
 
 from providers.adapters.guard import Volumes
-from providers.cli import sweep
+from providers.cli import main, sweep
+from providers.engine.journal.journal import Journal
+from providers.engine.journal.volumes import VolumeSpell
 from providers.engine.termination.verdicts import Claims
 from providers.errors import Transient
+from providers.home import JOURNAL_FILE, home
+from providers.model.volume import VolumeSpec
 from providers.plugin import properties as wire
+from providers.rehearsal.store import open_store
 from tests.plugin.servicer_rig import Aborted, call, new_servicer, struct
 
 URN = "urn:pulumi:s::gpus::gpu:index:Volume::data"
@@ -69,6 +74,53 @@ def test_a_deletion_keeps_the_disk_unless_its_data_may_go(servicer) -> None:
     assert read(servicer, there).id == there.id
     deleted(servicer, there, delete_data=True)
     assert read(servicer, there).id == ""
+
+
+def test_what_a_volume_costs_is_told_by_spend_also_when_nothing_declares_it(
+    servicer, capsys
+) -> None:
+    """A disk by its size; one of Modal has none that is known, and no amount is invented."""
+    store = open_store()
+    store.set_latency("gcp", "create", 0.05)
+    there, journal = made(servicer), Journal(home() / JOURNAL_FILE)
+    cache = VolumeSpell("ffffffffffff", VolumeSpec("cache", "modal"), "vo-1", None, None, "", 0.0)
+    journal.count_volume("rehearsal", cache._replace(began_at=store.now()))
+    journal.close()
+
+    def spent(*arguments):
+        assert main.main(("spend", "--world", "rehearsal", *arguments)) == 0
+        return capsys.readouterr().out
+
+    said = spent()
+    assert "unused: volume data, 200 GiB pd-balanced at gcp us-central1-a: $20.00 a month" in said
+    assert "volume cache: size unknown, $0.09 a GiB and month of what is stored beyond" in said
+    assert "forecast" in said and "at least $" in said and "no cluster that runs mounts it" in said
+    deleted(servicer, there)
+    assert "no stack declares it any more" in spent()
+    month, *_ = json.loads(spent("--json"))
+    disk, free = month["volumes"]
+    assert (disk["price_usd_per_month"], free["price_usd_per_month"]) == (20, None)
+    assert free["spent_usd"] is None and month["unknown"] == ["volume cache"]
+
+
+def test_a_volume_that_does_not_fit_into_what_the_stack_may_spend_is_not_made(servicer) -> None:
+    """At preview and at up; a larger one that does not fit leaves the volume as it was."""
+    poor, rich = new_servicer(), servicer
+    for preview in (True, False):
+        with pytest.raises(Aborted, match=r"data: nothing is bought: max_spend \$0\.01 in"):
+            limited = struct({**INPUTS, "max_spend": 0.01})
+            call(poor, "Create", urn=URN, properties=limited, preview=preview)
+    shown = struct({**INPUTS, "max_spend": 5000})
+    call(rich, "Create", urn=URN, properties=shown, preview=True)
+    assert "; max_spend $5,000.00 in " in rich.lines[-1][2]
+    there = made(rich, max_spend=5000)
+    asked = {"urn": URN, "id": there.id, "old_inputs": shown, "olds": there.properties}
+    diffed = call(poor, "Diff", **asked, news=struct({**INPUTS, "max_spend": 0.01}))
+    assert not diffed.diffs
+    with pytest.raises(Aborted, match="nothing is bought: max_spend"):
+        larger = struct({**INPUTS, "size_gib": 60_000, "max_spend": 0.01})
+        call(poor, "Update", **asked, news=larger)
+    assert wire.decode(read(rich, there).properties).values["size_gib"] == 200
 
 
 def test_a_like_named_stack_of_another_backend_does_not_take_it_over(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 10.0
 """How long a process waits for another one that is writing."""
-_VERSION = 6
+_VERSION = 7
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -61,6 +61,11 @@ CREATE TABLE IF NOT EXISTS owners (
   INTEGER NOT NULL, PRIMARY KEY (world, owner));
 CREATE TABLE IF NOT EXISTS volumes (world TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,
   intent TEXT NOT NULL, created_at REAL NOT NULL, PRIMARY KEY (world, owner, name));
+CREATE TABLE IF NOT EXISTS volume_spells (
+    world TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, native_id TEXT NOT NULL,
+  spec TEXT NOT NULL, account TEXT NOT NULL, micro_usd INTEGER, price_as_of TEXT NOT NULL,
+  began_at REAL NOT NULL, ended_at REAL, kept INTEGER NOT NULL,
+  PRIMARY KEY (world, owner, name, began_at));
 CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, backend TEXT NOT
   NULL, PRIMARY KEY (world, owner));
 """
@@ -155,6 +160,14 @@ def prepare(db: sqlite3.Connection) -> None:
     for statement in _SCHEMA.split(";"):
         if statement.strip():
             db.execute(statement)
+    # An order of a volume that an older version wrote down: what it costs is not known, and it is
+    # not forgotten.
+    db.execute(
+        "INSERT INTO volume_spells SELECT world, owner, name, '', json_extract(intent, '$[0]'),"
+        " 'null', NULL, '', created_at, NULL, 0 FROM volumes AS made WHERE NOT EXISTS (SELECT 1"
+        " FROM volume_spells AS known WHERE (known.world, known.owner, known.name) = (made.world,"
+        " made.owner, made.name) AND ended_at IS NULL)"
+    )
     db.execute(f"PRAGMA user_version={_VERSION}")
     db.execute("COMMIT")
 

@@ -67,6 +67,11 @@ class Journal(Database):
     intend_volume = _volumes.intend_volume
     intended_volume = _volumes.intended_volume
     settled_volume = _volumes.settled_volume
+    unmade_volume = _volumes.unmade_volume
+    count_volume = _volumes.count_volume
+    gone_volume = _volumes.gone_volume
+    forget_volumes = _volumes.forget_volumes
+    volume_spells = _volumes.volume_spells
 
     owned = _owners.owned
     owners = _owners.find

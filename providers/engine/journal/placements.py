@@ -105,11 +105,12 @@ def destroyed(
 def set_back(journal: Database, world: str, seconds: float) -> None:
     """The world's clock was set back by that much: what has ended stays in the past."""
     with journal.change() as db:
-        db.execute(
-            "UPDATE launches SET launched_at = launched_at - ?, ended_at = ended_at - ?"
-            " WHERE world = ? AND ended_at IS NOT NULL",
-            (seconds, seconds, world),
-        )
+        for table, began_at in (("launches", "launched_at"), ("volume_spells", "began_at")):
+            db.execute(
+                f"UPDATE {table} SET {began_at} = {began_at} - ?, ended_at = ended_at - ?"  # noqa: S608
+                " WHERE world = ? AND ended_at IS NOT NULL",
+                (seconds, seconds, world),
+            )
 
 
 def conclusions(journal: Database, world: str, cluster: str = "") -> tuple[PlacementRow, ...]:

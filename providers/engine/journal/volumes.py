@@ -1,25 +1,57 @@
-"""Volumes that are being made: written down before the call, until it is known what became of
-it.
+"""Volumes: what was ordered and may have been made, and what each costs from when to when.
+
+Owns that no volume which may exist is without its cost: an order and its spell are written together
+before the call, and a spell ends only where the volume was certainly not made, or is gone.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from providers.engine.record import account_in, account_out
+from providers.model.machine import Handle
 from providers.model.volume import VolumeOrder, VolumeSpec
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from providers.engine.journal.database import Database
+    from providers.engine.record import Account
 
 
-def intend_volume(journal: Database, world: str, order: VolumeOrder, now: float) -> None:
-    """Writes an order down before its call is made. When this raises, nothing may be made."""
+class VolumeSpell(NamedTuple):
+    """A volume at one size. `micro_usd` is what that costs a month, as of the day `price_as_of`;
+    None where its price or its size is not known. It ended at `ended_at`, None while it costs, as
+    far as is known here. `native_id` is empty while nobody knows whether it was made; `is_kept`
+    once no stack declares it.
+    """
+
+    owner: str
+    spec: VolumeSpec
+    native_id: str
+    account: Account | None
+    micro_usd: int | None
+    price_as_of: str
+    began_at: float
+    ended_at: float | None = None
+    is_kept: bool = False
+
+    @property
+    def handle(self) -> Handle:
+        return Handle(self.spec.provider, self.native_id)
+
+
+def intend_volume(journal: Database, world: str, order: VolumeOrder, spell: VolumeSpell) -> None:
+    """Writes an order down before its call is made, and what it would cost. When this raises,
+    nothing may be made.
+    """
     with journal.change() as db:
         db.execute(
             "INSERT INTO volumes VALUES (?, ?, ?, ?, ?)",
-            (world, order.owner, order.spec.name, json.dumps(order), now),
+            (world, order.owner, order.spec.name, json.dumps(order), spell.began_at),
         )
+        _add(db, world, spell)
 
 
 def intended_volume(journal: Database, world: str, owner: str, name: str) -> VolumeOrder | None:
@@ -36,8 +68,138 @@ def intended_volume(journal: Database, world: str, owner: str, name: str) -> Vol
 
 
 def settled_volume(journal: Database, world: str, owner: str, name: str) -> None:
-    """It is known what became of the order: the volume was seen, or certainly refused."""
+    """It is known what became of the order: the volume was seen, and counted, or it was certainly
+    refused, and costs nothing.
+    """
     with journal.change() as db:
         db.execute(
             "DELETE FROM volumes WHERE (world, owner, name) = (?, ?, ?)", (world, owner, name)
         )
+        _unmade(db, world, owner, name)
+
+
+def unmade_volume(journal: Database, world: str, owner: str, name: str) -> None:
+    """The order whose outcome was unknown has made no volume so far, and costs nothing."""
+    with journal.change() as db:
+        _unmade(db, world, owner, name)
+
+
+def count_volume(journal: Database, world: str, spell: VolumeSpell, since: float = 0.0) -> None:
+    """The volume costs this from `spell.began_at` on: what was counted of it before ends then. One
+    that was never counted here costs it since it was made, where `since` tells that.
+    """
+    with journal.change() as db:
+        every = _found(db, world)
+        before = [each for each in every if spell.native_id and each.handle == spell.handle]
+        current = [
+            each
+            for each in every
+            if each.ended_at is None
+            and (each.owner, each.spec.name) == (spell.owner, spell.spec.name)
+        ]
+        for each in {*before, *current}:
+            if each.ended_at is None and not _is_same(each, spell):
+                _end(db, world, each, spell.began_at)
+        for each in current:
+            if _is_same(each, spell):
+                db.execute(
+                    "UPDATE volume_spells SET native_id = ?, account = ?, kept = ?,"  # noqa: S608
+                    f" micro_usd = coalesce(micro_usd, ?) WHERE {_KEY}",
+                    (
+                        *(spell.native_id or each.native_id, _account(spell), spell.is_kept),
+                        *(spell.micro_usd, *_key(world, each)),
+                    ),
+                )
+                return
+        began = min(since or spell.began_at, spell.began_at)
+        _add(db, world, spell if before else spell._replace(began_at=began))
+
+
+def gone_volume(journal: Database, world: str, handle: Handle, now: float) -> None:
+    """Its cloud does not know the volume any more: it costs nothing from now on."""
+    with journal.change() as db:
+        for each in _found(db, world):
+            if each.handle == handle and each.ended_at is None:
+                _end(db, world, each, now)
+
+
+def forget_volumes(journal: Database, world: str, now: float) -> None:
+    """Every volume of the world is gone with the world itself, and so is every order of one."""
+    with journal.change() as db:
+        db.execute("DELETE FROM volumes WHERE world = ?", (world,))
+        db.execute(
+            "UPDATE volume_spells SET ended_at = ? WHERE world = ? AND ended_at IS NULL",
+            (now, world),
+        )
+
+
+def volume_spells(journal: Database, world: str, owner: str = "") -> tuple[VolumeSpell, ...]:
+    """What every volume of a world has cost and costs, oldest first; of one owner, if one is
+    named.
+    """
+    with journal.read() as db:
+        return _found(db, world, owner)
+
+
+_KEY = "(world, owner, name, began_at) = (?, ?, ?, ?)"
+
+
+def _key(world: str, spell: VolumeSpell) -> tuple[object, ...]:
+    return (world, spell.owner, spell.spec.name, spell.began_at)
+
+
+def _is_same(there: VolumeSpell, spell: VolumeSpell) -> bool:
+    """Whether that is counted already, as the same owner's at the same size."""
+    one_id = there.native_id == spell.native_id or not (there.native_id and spell.native_id)
+    return one_id and (there.owner, there.spec) == (spell.owner, spell.spec)
+
+
+def _unmade(db: sqlite3.Connection, world: str, owner: str, name: str) -> None:
+    db.execute(
+        "DELETE FROM volume_spells WHERE (world, owner, name, native_id) = (?, ?, ?, '') AND"
+        " ended_at IS NULL",
+        (world, owner, name),
+    )
+
+
+def _end(db: sqlite3.Connection, world: str, spell: VolumeSpell, now: float) -> None:
+    db.execute(
+        f"UPDATE volume_spells SET ended_at = ? WHERE {_KEY}",  # noqa: S608 - own text
+        (now, *_key(world, spell)),
+    )
+
+
+def _add(db: sqlite3.Connection, world: str, spell: VolumeSpell) -> None:
+    values = (
+        *(world, spell.owner, spell.spec.name, spell.native_id, json.dumps(spell.spec)),
+        *(_account(spell), spell.micro_usd, spell.price_as_of),
+        *(spell.began_at, spell.ended_at, spell.is_kept),
+    )
+    marks = ", ".join("?" * len(values))
+    db.execute(f"INSERT OR REPLACE INTO volume_spells VALUES ({marks})", values)  # noqa: S608
+
+
+def _account(spell: VolumeSpell) -> str:
+    return json.dumps(account_out(spell.account))
+
+
+def _found(db: sqlite3.Connection, world: str, owner: str = "") -> tuple[VolumeSpell, ...]:
+    rows = db.execute(
+        "SELECT owner, spec, native_id, account, micro_usd, price_as_of, began_at, ended_at, kept"
+        " FROM volume_spells WHERE world = ? AND ? IN ('', owner) ORDER BY began_at",
+        (world, owner),
+    ).fetchall()
+    return tuple(
+        VolumeSpell(
+            owner=row[0],
+            spec=VolumeSpec(*json.loads(row[1])),
+            native_id=row[2],
+            account=account_in(json.loads(row[3])),
+            micro_usd=row[4],
+            price_as_of=row[5],
+            began_at=row[6],
+            ended_at=row[7],
+            is_kept=bool(row[8]),
+        )
+        for row in rows
+    )
