@@ -419,6 +419,27 @@ def with_count(text: str) -> str:
     return ""
 
 
+def meant(text: str) -> str:
+    """The one name that a shortened text means: `RTX-4090` for `4090`, `A100-80GB` for `a100-80`,
+    `L4` for `L4 24 GB`; empty for any other text. To suggest by, never to buy by. Pure.
+    """
+    key = re.sub(r"(?<=\d\d)g(i?b)?$", "", _key(text))
+    # Without its family, without the `GB` of its memory, or with a memory that goes without saying.
+    for end in ("", "gb"):
+        for begun in ("", *_FAMILIES):
+            if (name := _ALIASES.get(f"{begun}{key}{end}")) is not None:
+                return name
+    for digits in (3, 2, 1):
+        card, gib = key[:-digits], key[-digits:]
+        for begun in ("", *_FAMILIES):
+            name = _ALIASES.get(begun + card, "")
+            if gib.isdecimal() and name and nominal_memory_gib(name) == int(gib):
+                return name
+    return ""
+
+
+_FAMILIES = ("rtx", "gtx", "instinct")
+
 _COUNTED = (
     r"(?P<count>\d{1,5})\s*[x×*]\s*(?P<type>\D.*)$",
     r"(?P<type>.*\S)\s*[x×*]\s*(?P<count>\d{1,5})$",

@@ -21,6 +21,7 @@ def run_check(options: argparse.Namespace) -> int:
     """Prints what each provider has and lacks; NOTHING where none is usable."""
     from providers.adapters import registry
     from providers.engine.runtime.world import open_world
+    from providers.model import mistaken
     from providers.model.machine import CheckLine
     from providers.model.wording import near
 
@@ -32,6 +33,7 @@ def run_check(options: argparse.Namespace) -> int:
                     "provider",
                     f"one of {', '.join(manifests) or 'none yet'}",
                     repr(options.provider) + near(options.provider, manifests),
+                    mistaken.provider(options.provider),
                 )
             ]
         )

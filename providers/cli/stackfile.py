@@ -104,11 +104,15 @@ def read(name: str, project: Path | None = None) -> Stack:
                 )
             ]
         )
-    config = yaml_file.mapping(file).get("config")
+    content = yaml_file.mapping(file)
+    config = content.get("config")
     config = config if isinstance(config, dict) else {}
     world = config.get("gpus:world")
     try:
-        clusters = stack_config.clusters(config.get("gpus:clusters"))
+        declared = config.get("gpus:clusters")
+        clusters = stack_config.clusters(
+            declared, "" if declared else stack_config.misplaced(content)
+        )
         if (wrong := world_problem("gpus:world", world)) is not None:
             raise SpecError([wrong])
     except SpecError as error:

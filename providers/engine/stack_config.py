@@ -83,17 +83,63 @@ def is_encrypted(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"secure"}
 
 
-def clusters(value: object) -> dict[str, Any]:
-    """The map of clusters by name. Raises SpecError for anything else. Pure."""
+def clusters(value: object, todo: str = "") -> dict[str, Any]:
+    """The map of clusters by name. Raises SpecError for anything else, with what to do about it.
+    Pure.
+    """
     from providers.model import foreign
 
     if foreign.too_deep(value):
         raise too_deep()
     if isinstance(value, dict) and value:
+        if (wrong := _unindented(value)) is not None:
+            raise SpecError([wrong])
         return value
     found = "an empty mapping" if value == {} else kind(value)
     wanted = 'a map of clusters by name, such as {train: {gpu: "H100:8"}}'
-    raise SpecError([Problem("gpus:clusters", wanted, found)])
+    raise SpecError([Problem("gpus:clusters", wanted, found, todo)])
+
+
+def misplaced(file: Mapping[str, Any]) -> str:
+    """What to do about a stack's file without clusters at `gpus:clusters`: what of it to move;
+    empty where there is nothing like them. Pure.
+    """
+    import difflib
+
+    config = file.get("config")
+    if not isinstance(config, dict):
+        ours = any(str(key).startswith("gpus:") for key in file)
+        return "write config: above it, and the rest indented under that" if ours else ""
+    if isinstance(config.get("gpus"), dict):
+        return "write gpus:clusters as one key of config"
+    if "gpus:clusters" in config:
+        beside = ", ".join(key for key, each in config.items() if _is_cluster(str(key), each))
+        todo = f"begin the lines of {beside} two spaces further right than gpus:clusters"
+        return todo if beside else ""
+    near = difflib.get_close_matches("gpus:clusters", list(map(str, config)), n=1, cutoff=0.7)
+    return f"write gpus:clusters in place of {near[0]}" if near else ""
+
+
+def _is_cluster(key: str, value: object) -> bool:
+    return ":" not in key and isinstance(value, dict)
+
+
+def _unindented(value: Mapping[str, Any]) -> Problem | None:
+    """A cluster's fields that stand beside its name; None where that is not so."""
+    empty = next((name for name, each in value.items() if each is None), None)
+    if empty is None:
+        return None
+    from providers.model.spec_fields import ClusterFields
+
+    beside = [name for name in value if name in ClusterFields.model_fields]
+    if not beside:
+        return None
+    return Problem(
+        f"gpus:clusters.{empty}",
+        "its fields, indented under it",
+        f"nothing there, and {', '.join(beside)} beside it",
+        f"begin the lines of {', '.join(beside)} two spaces further right than {empty}",
+    )
 
 
 def too_deep() -> SpecError:

@@ -14,7 +14,7 @@ from providers.engine.market.mounting import shared
 from providers.engine.stack_config import is_encrypted
 from providers.errors import Problem, SpecError
 from providers.model import secret
-from providers.model.stack import RESERVED
+from providers.model.stack import KEYS, RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +113,17 @@ def cluster(name: str, raw: Any) -> Cluster:
         )
     if isinstance(raw, dict):
         ours = sorted(set(raw) & RESERVED)
-        problems.extend(Problem(key, "a field of a cluster", repr(key)) for key in ours)
+        problems.extend(
+            Problem(
+                key,
+                "a field of a cluster",
+                repr(key),
+                f"it is the whole stack's: write gpus:{key} beside gpus:clusters"
+                if key in KEYS
+                else "",
+            )
+            for key in ours
+        )
         raw = {
             str(key): value for key, value in raw.items() if key not in ours and value is not None
         }

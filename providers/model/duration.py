@@ -9,6 +9,10 @@ from providers.model import foreign
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _BARE = re.compile(r"\d+(?:\.\d+)?")
+_CLOCK = re.compile(r"(\d{1,3}):(\d\d)(?::\d\d)?")
+_NAMED = re.compile(
+    r"(\d+(?:\.\d+)?)\s*([dhmsw])(?:ays?|ours?|rs?|in(?:ute)?s?|ec(?:ond)?s?|eeks?)?\b"
+)
 _LENGTH_MAX = 40
 """Characters of a duration."""
 LONGEST_S = 3_650 * 86_400
@@ -42,11 +46,40 @@ def seconds(text: str | float) -> int:
     return _whole(sum(float(number) * _SECONDS[unit] for number, unit in parts), text)
 
 
-def remedy(value: object) -> str:
-    """`write 15s or 15m` for a text that is a number without a unit; empty for anything else."""
-    number = value.strip() if isinstance(value, str) else ""
-    short = len(number) <= _LENGTH_MAX and number.isascii() and _BARE.fullmatch(number)
-    return f"write {number}s or {number}m" if short else ""
+def meant(value: object, least_s: int = 0) -> tuple[str, ...]:
+    """How a number without a unit, `6 hours` or `6:30` is written: each way that makes at least
+    `least_s` seconds. Empty for anything else.
+    """
+    words = "" if isinstance(value, bool) or value is None else str(value).strip().lower()
+    if len(words) > _LENGTH_MAX or not words.isascii():
+        return ()
+    found: tuple[str, ...] = ()
+    if _BARE.fullmatch(words):
+        number = words.removesuffix(".0")
+        found = tuple(f"{number}{unit}" for unit in ("s", "m", "h"))
+    elif clock := _CLOCK.fullmatch(words):
+        found = (f"{int(clock[1])}h{int(clock[2])}m",)
+    elif _NAMED.sub("", words).strip(" ,and") == "":
+        parts = _NAMED.findall(words)
+        # A week is no unit here.
+        found = ("".join(f"{float(n) * 7:g}d" if u == "w" else f"{n}{u}" for n, u in parts),)
+    return tuple(each for each in found if _seconds(each) >= max(least_s, 1))
+
+
+def _seconds(text: str) -> int:
+    try:
+        return seconds(text)
+    except ValueError:
+        return 0
+
+
+def remedy(value: object, least_s: int = 0, field: str = "") -> str:
+    """`write 15s, 15m or 15h` for what `meant` knows, as the line of a field where one is named;
+    empty for anything else.
+    """
+    *others, last = meant(value, least_s) or ("",)
+    listed = f"{', '.join(others)} or {last}" if others else last
+    return f"write {field}: {listed}" if field and last else f"write {listed}" * bool(last)
 
 
 def _whole(found: str | float, told: object) -> int:

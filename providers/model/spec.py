@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from pydantic import ConfigDict
 
 from providers.errors import Problem, SpecError, shortened
 from providers.model import ask as asks
-from providers.model import duration, foreign
+from providers.model import duration, foreign, wording
 from providers.model.ask import Ask, PriceOverride
 from providers.model.machine import MANAGED, Setup
 from providers.model.money import micro_usd
@@ -173,9 +174,12 @@ class Cluster(ClusterFields):
 def read_cluster(name: str, raw: object) -> Cluster:
     """The cluster of a stack file's entry. Raises SpecError with every problem."""
     if isinstance(raw, str):
+        if todo := unspaced(raw):
+            raise SpecError([Problem("", _MAPPING, repr(raw)[: wording.FOUND_MAX], todo)])
         raw = {"gpu": raw}
     if not isinstance(raw, Mapping):
-        raise SpecError([Problem("", 'a mapping such as {gpu: "H100:8"}', type(raw).__name__)])
+        found = "nothing" if raw is None else type(raw).__name__
+        raise SpecError([Problem("", _MAPPING, found)])
     if foreign.too_deep(raw):
         raise SpecError([Problem("", foreign.LEVELS, "more")])
     named = (
@@ -191,6 +195,17 @@ def read_cluster(name: str, raw: object) -> Cluster:
     if named:
         raise SpecError(named)
     return cluster
+
+
+_MAPPING = 'a mapping such as {gpu: "H100:8"}'
+
+
+def unspaced(text: str) -> str:
+    """What to do about `gpu:L4`, which YAML takes for a text; empty for another text."""
+    found = re.match(r"\s*(\w+):(\S+)", text)
+    if found is None or found[1] not in ClusterFields.model_fields:
+        return ""
+    return f"write a space after each colon, as in {found[1]}: {found[2]}"
 
 
 def asked_names(raw: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -32,11 +32,13 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
     """What is wrong beyond each field's type."""
     problems: list[Problem] = []
     if not _NAME.match(cluster.name):
+        meant = re.sub(r"[^a-z0-9]+", "-", cluster.name.lower()).strip("-")
         problems.append(
             Problem(
                 "name",
                 "lowercase letters, digits and -, at most 40, starting with a letter",
                 repr(cluster.name),
+                f"write {meant}" if _NAME.match(meant) else "",
             )
         )
     problems.extend(choices_of(cluster)[1])

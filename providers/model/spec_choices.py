@@ -15,6 +15,7 @@ def seconds_of(
     """A duration of the declaration; None for none, and for one with a problem, which is added."""
     if value is None:
         return None
+    field = path.rpartition(".")[2]
     try:
         total = duration.seconds(value)
     except duration.TooLongError:
@@ -22,14 +23,15 @@ def seconds_of(
         return None
     except ValueError:
         found = repr(value)[: wording.FOUND_MAX]
-        problems.append(
-            Problem(
-                path, 'a duration such as "20h", "15m" or "1h30m"', found, duration.remedy(value)
-            )
-        )
+        todo = duration.remedy(value, least_s, field)
+        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', found, todo))
         return None
     if total < least_s:
-        problems.append(Problem(path, f"at least {duration.text(least_s)}", duration.text(total)))
+        wanted, found = f"at least {duration.text(least_s)}", duration.text(total)
+        if not isinstance(value, str):
+            wanted, found = f"{wanted}, with a unit", f"{value}, which is {found}"
+        todo = "" if isinstance(value, str) else duration.remedy(value, least_s, field)
+        problems.append(Problem(path, wanted, found, todo))
     if total > duration.LONGEST_S:
         problems.append(_too_long(path, value))
     return total

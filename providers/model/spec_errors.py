@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem, SpecError
-from providers.model import retired, wording
+from providers.model import mistaken, retired, wording
 from providers.model.workload_spec import Workload
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def problems_of(
         (*item["loc"][:-1], name)
         for item in errors
         if item["type"] == "extra_forbidden"
-        for name in wording.close(
-            str(item["loc"][-1]), _model_at(item["loc"], model, parts).model_fields
+        for name in _meant(
+            str(item["loc"][-1]), _model_at(item["loc"], model, parts), data, cluster
         )
     }
     for item in errors:
@@ -54,27 +54,14 @@ def problems_of(
                 f"write {written[1]}",
             )
             continue
-        if kind == "extra_forbidden" and len(item["loc"]) == 1 and issubclass(model, cluster):
-            gone = retired.field(path, path, data.get("name"))
-            if gone is not None:
-                seen[path], founds[path], todos[path] = [gone.wanted], gone.found, gone.todo
-                continue
-        if kind == "missing":
-            wanted, found = wording.missing(path), "nothing"
-        elif kind == "extra_forbidden":
-            wanted, found = (
-                _property(str(item["loc"][-1]), _model_at(item["loc"], model, parts), cluster),
-                repr(str(item["loc"][-1])),
-            )
-        else:
-            wanted, found = wording.meant(path, item), wording.shown(item["input"])
+        wanted, found, todo = _told(item, path, data, model, parts, cluster)
         if path in todos:
             continue
         seen.setdefault(path, [])
         if wanted not in seen[path]:
             seen[path].append(wanted)
         founds.setdefault(path, found)
-        if todo := wording.todo(path, item):
+        if todo:
             todos[path] = todo
     inner = [
         path
@@ -120,32 +107,61 @@ def _head(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
-_ELSEWHERE = {
-    **dict.fromkeys(("accelerators", "accelerator"), "gpu"),
-    **dict.fromkeys(("cloud", "clouds", "backends"), "providers"),
-    **dict.fromkeys(("use_spot", "spot_policy"), "spot"),
-    **dict.fromkeys(("timeout", "max_duration"), "ttl"),
-    **dict.fromkeys(("any_of", "ordered"), "fallback"),
-    **dict.fromkeys(("commands", "entrypoint"), "workload.command"),
-    "num_nodes": "nodes",
-    "disk_size": "disk_gib",
-    "envs": "workload.env",
-    "file_mounts": "workload.mounts",
-}
-"""What other tools call a field (SkyPilot's and dstack's task files, 2026-11)."""
+def _told(
+    item: Any,
+    path: str,
+    data: Mapping[str, Any],
+    model: type[BaseModel],
+    parts: Mapping[str, type[BaseModel]],
+    cluster: type[BaseModel],
+) -> tuple[str, str, str]:
+    """What one of pydantic's errors wanted, what it found, and what to do (empty: not known)."""
+    if item["type"] == "missing":
+        return wording.missing(path), "nothing", ""
+    if item["type"] == "extra_forbidden":
+        return _unknown(item, data, _model_at(item["loc"], model, parts), cluster)
+    wanted, found = wording.meant(path, item), item["input"]
+    todo = retired.rank(found) if path == "rank" else mistaken.value(path, found)
+    if "env" in path.split(".") and isinstance(found, (str, list, tuple, dict)):
+        # What variables hold is not for messages.
+        kind = {str: "a text", dict: "a mapping"}.get(type(found), "a list")
+        return wanted, kind, todo
+    return wanted, wording.shown(found), todo
 
 
-def _property(word: str, model: type[BaseModel], cluster: type[BaseModel]) -> str:
-    """What stands for an unknown property: near ones, or where it would be known."""
+def _meant(
+    word: str, model: type[BaseModel], data: Mapping[str, Any], cluster: type[BaseModel]
+) -> list[str]:
+    """The properties that an unknown one may stand for."""
+    inside = "" if issubclass(model, cluster) else model.__name__
+    renamed = mistaken.field(word, "", data, inside)
+    return [*wording.close(word, model.model_fields), *([renamed.here] if renamed else [])]
+
+
+def _unknown(
+    item: Any, data: Mapping[str, Any], model: type[BaseModel], cluster: type[BaseModel]
+) -> tuple[str, str, str]:
+    """The same of a property that there is not: near ones, or where it would be known."""
+    word, value = str(item["loc"][-1]), item["input"]
     whole = issubclass(model, cluster)
-    if whole and word in _ELSEWHERE:
-        return f"a known property (here it is {_ELSEWHERE[word]})"
+    found = repr(word)
+    is_program = isinstance(value, str) and " " in value.strip()
+    if whole and not (word == "run" and is_program):
+        gone = retired.field(word, word, data.get("name"))
+        if gone is not None:
+            return gone.wanted, gone.found, gone.todo
+    renamed = mistaken.field(word, value, data, "" if whole else model.__name__)
+    if renamed is not None:
+        here = f" (here it is {renamed.here})" if renamed.here else ""
+        return f"a known property{here}", found, renamed.todo
     close = wording.near(word, list(model.model_fields))
     if not close and not whole and word in cluster.model_fields:
-        return f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"
+        here = f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"
+        return here, found, ""
     if not close and whole and word in Workload.model_fields:
-        return f"a known property (workload.{word} is one)"
-    return f"a known property{close}"
+        todo = mistaken.moved(word, value, data)
+        return f"a known property (workload.{word} is one)", found, todo
+    return f"a known property{close}", found, ""
 
 
 def _model_at(

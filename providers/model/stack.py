@@ -43,7 +43,15 @@ def max_spend_problem(path: str, value: object, *, as_text: bool) -> Problem | N
                 return None
         except (ValueError, OverflowError):
             pass
-    return Problem(path, "US dollars a calendar month, more than 0", repr(value)[:80])
+    from providers.model.mistaken import money
+
+    amount = money(value, "m")
+    return Problem(
+        path,
+        "US dollars a calendar month, more than 0",
+        repr(value)[:80],
+        f"write {path}: {amount}" if amount else "",
+    )
 
 
 def detail_problem(path: str, value: object) -> Problem | None:

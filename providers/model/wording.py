@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from providers.model import retired
-
 FOUND_MAX = 80
 """Characters of a bad value that a message repeats."""
 _UNION_TAGS = {"str", "int", "float", "bool", "Gpu", "Fallback"}
@@ -83,7 +81,7 @@ def meant(path: str, item: Any) -> str:
     if item["type"] == "tuple_type":
         return f"a list such as {_SAMPLES[field]}" if field in _SAMPLES else "a list"
     if item["type"] in _TYPES:
-        return _TYPES[item["type"]].format(
+        return _number(field, item["type"]).format(
             **{
                 key: f"{bound:g}"
                 for key, bound in item.get("ctx", {}).items()
@@ -91,6 +89,20 @@ def meant(path: str, item: Any) -> str:
             }
         )
     return str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
+
+
+def _number(field: str, kind: str) -> str:
+    """A type in plain words; of a number also what it counts."""
+    counted = field in _OF and "number" in _TYPES[kind]
+    return f"{_TYPES[kind]} of {_OF[field]}" if counted else _TYPES[kind]
+
+
+_OF = {
+    "max_price_per_hour": "US dollars an hour",
+    "price_usd_per_hour": "US dollars an hour",
+    "disk_gib": "GiB",
+    "min_memory_gib": "GiB",
+}
 
 
 def missing(path: str) -> str:
@@ -129,26 +141,6 @@ def _count(name: str, value: Any) -> str:
     gpu, count = (str(value), name) if name.isdigit() else (name, str(value))
     model = re.fullmatch(r"[^:]*[A-Za-z][^:]*\d[^:]*|[^:]*\d[^:]*[A-Za-z][^:]*", gpu)
     return f'"{gpu}:{count}"' if model and re.fullmatch(r"[1-9]\d{0,4}", count) else ""
-
-
-def todo(path: str, item: Any) -> str:
-    """What to write instead, where it is known beyond what was wanted; empty where it is not."""
-    field, value = path.rpartition(".")[2].partition("[")[0], item["input"]
-    if path == "rank":
-        return retired.rank(value)
-    if field == "ports" and isinstance(value, str):
-        return "list each port by itself, as a number"
-    if (
-        item["type"] == "tuple_type"
-        and isinstance(value, str)
-        and value.strip()
-        and field in _LISTS
-    ):
-        return f'write ["{value}"]' if field == "fallback" else f"write [{value}]"
-    return ""
-
-
-_LISTS = frozenset({"providers", "regions", "capacity", "fallback"})
 
 
 def shown(value: Any) -> str:

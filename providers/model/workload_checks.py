@@ -225,7 +225,7 @@ def _checkpoint(kept: Checkpoint, faults: _Faults) -> None:
             "checkpoint.every",
             'a duration such as "5m"',
             kept.every,
-            duration.remedy(kept.every),
+            duration.remedy(kept.every, 10, "every"),
         )
 
 
@@ -279,11 +279,13 @@ def _launched(task: Program, kind: str, faults: _Faults) -> None:
     if server and kind == "job":
         faults.add("launcher", "one that ends, for a job", task.launcher, "set kind: service")
     if kind == "service" and not server and not task.port:
-        faults.add("port", "the port that the service listens at", None)
+        todo = "say which, as in port: 8000"
+        faults.add("port", "the port that the service listens at", None, todo)
     if task.port == SSH_PORT:
         faults.add("port", "another one than 22, where ssh listens", task.port)
     if server and not task.model and task.launcher not in {"comfyui", "sd-webui"}:
-        faults.add("model", f"the model that {task.launcher} serves", None)
+        todo = "name it as its hub does, as in model: Qwen/Qwen2.5-7B-Instruct"
+        faults.add("model", f"the model that {task.launcher} serves", None, todo)
     if task.model and not _MODEL.match(task.model):
         faults.add(
             "model", "a name such as meta-llama/Llama-3.1-70B, or a path on the machine", task.model

@@ -116,13 +116,61 @@ def loads(text: str) -> Any:
         return _built(yaml.parse(text, Loader=loader), yaml)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise YamlError(
-            mark and _At(mark), "YAML", str(error.problem or error.context or "something else")
-        ) from None
+        said = str(error.problem or error.context or "something else")
+        wanted, found, todo = _parsed(said, text, mark)
+        raise YamlError(mark and _At(mark), wanted, found, todo) from None
     except yaml.YAMLError as error:
         raise YamlError(
             None, "YAML", str(getattr(error, "reason", "") or "something else")
         ) from None
+
+
+_FAULTS = (
+    (
+        "mapping values are not allowed",
+        "fields of one cluster that begin in one column, and texts with `: ` in quotes",
+        "a field further right, or a second `: `",
+        "move the line under the field above it, or quote its text",
+    ),
+    (
+        "did not find expected key",
+        "fields of one cluster that begin in one column",
+        "a line that begins in another one",
+        "move it under the field above it",
+    ),
+    (
+        "did not find expected '-' indicator",
+        "the items of a list in one column",
+        "a line that begins in another one",
+        "move it under the item above it",
+    ),
+    (
+        "cannot start any token",
+        "a text that begins with @, `, % or the like in quotes",
+        "one without",
+        "put it in quotes",
+    ),
+    ("end of stream", "a quote at the end of the text too", "the end of the file", "close it"),
+    (
+        "could not find expected ':'",
+        "NAME: VALUE on each line",
+        "a line without a `: `",
+        "write a space after the colon",
+    ),
+)
+"""What libyaml says -> what was wanted, what was found, what to do."""
+
+
+def _parsed(said: str, text: str, mark: Any) -> tuple[str, str, str]:
+    """(wanted, found, what to do) of a text that is not YAML."""
+    lines = text.splitlines()
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    if "\t" in line[: len(line) - len(line.lstrip())] and "cannot start any token" in said:
+        return "spaces before a line", "a tab", "indent with spaces"
+    for words, *rest in _FAULTS:
+        if words in said:
+            return (rest[0], rest[1], rest[2])
+    return "YAML", said.removeprefix("found "), ""
 
 
 class _At(NamedTuple):
@@ -187,7 +235,9 @@ def _put(holder: _Open, node: _Node, event: Any) -> None:
     elif holder.key is None and not holder.is_merging:
         holder.key = _key(node, event)
         if holder.key in holder.items:
-            raise YamlError(event, f"each key once, {holder.key!r} too", "it again")
+            raise YamlError(
+                event, f"each key once, {holder.key!r} too", "it again", "keep one of them"
+            )
     elif holder.key is None:
         holder.is_merging = False
         parts = node.value if isinstance(node.value, list) else [node.value]

@@ -168,19 +168,19 @@ def unknown_gpu(path: str, text: str, count: int = 1) -> Problem:
             repr(text),
             f'write "{written}"' + (f", or {other} for that card" if other else ""),
         )
-    return Problem(
-        path,
-        "a known GPU",
-        repr(text),
-        f"near: {', '.join(close)}" if close else "see `gpus hardware`",
-    )
+    if meant := names.meant(text):
+        todo = f'write "{meant}:{count}"' if count > 1 else f'write "{meant}"'
+        todo += f" ({names.meaning(meant)})" * bool(names.meaning(meant))
+        return Problem(path, "a known GPU", repr(text), todo)
+    todo = f"near: {', '.join(close)}" if close else "see `gpus hardware`"
+    return Problem(path, "a known GPU", repr(text), todo)
 
 
 def places(ask: Ask, offers: OfferTable, capabilities: Mapping[str, Capabilities]) -> list[Problem]:
     """Unknown providers and regions; nothing else of the ask is read."""
     providers = {*offers.places, *capabilities}
     found = [
-        Problem(f"providers[{index}]", "a known provider", repr(name), _near(name, providers))
+        Problem(f"providers[{index}]", "a known provider", repr(name), _provider(name, providers))
         for index, name in enumerate(ask.providers)
         if name not in providers
     ]
@@ -433,6 +433,13 @@ _LIKE = 0.25
 
 def _counts(found: Iterable[float]) -> str:
     return ", ".join(f"{count:g}" for count in sorted(found))
+
+
+def _provider(word: str, known: Iterable[str]) -> str:
+    """What to write for an unknown provider."""
+    from providers.model import mistaken
+
+    return mistaken.provider(word) or _near(word, known)
 
 
 def _near(word: str, known: Iterable[str]) -> str:

@@ -436,7 +436,7 @@ def test_a_plan_and_a_preview_say_the_same(raw) -> None:
             "that is a zone; its region is us-central1",
         ),
         ({"gpu": "L4:1", "providers": ["GCP"]}, "near: gcp"),
-        ({"gpu": "L4:1", "providers": "gcp"}, "write [gcp]"),
+        ({"gpu": "L4:1", "providers": "gcp"}, "write providers: [gcp]"),
     ],
     ids=str,
 )

@@ -50,6 +50,7 @@ NAMED = {
     "model/images.py": "the names of drivers that an image is built for",
     "model/secret.py": "how the keys of many services look, and an example",
     "workloads/launch/gated_models.py": "names of models",
+    "model/mistaken.py": "what newcomers call a cloud, and its name here",
     "model/wording.py": "examples of what to write for a field",
 }
 """The modules whose texts may name a cloud -> why."""

@@ -208,9 +208,15 @@ def test_the_fingerprint_leaves_out_policy() -> None:
 )
 @pytest.mark.parametrize("text", ["15", " 900 ", "1.5"])
 def test_duration_in_text_needs_a_unit(where, text) -> None:
-    """`"15"` may be meant as seconds or as minutes: the message says how to write either."""
-    number = text.strip()
-    assert problems(at(where, text))[where].todo == f"write {number}s or {number}m"
+    """`"15"` may be meant in any unit: the message says the line to write, with each that is
+    allowed there.
+    """
+    number, field = text.strip(), where.rpartition(".")[2]
+    least = {"ttl": 600, "idle_after": 600, "every": 10}.get(field, 1)
+    units = {"s": 1, "m": 60, "h": 3600}
+    allowed = [f"{number}{unit}" for unit in units if float(number) * units[unit] >= least]
+    listed = " or ".join(filter(None, (", ".join(allowed[:-1]), allowed[-1])))
+    assert problems(at(where, text))[where].todo == f"write {field}: {listed}"
 
 
 BOOLEANS = (
@@ -381,7 +387,12 @@ def test_frozen() -> None:
         ({"nodes": "2"}, "nodes", "a whole number", "'2'"),
         ({"nodes": True}, "nodes", "a whole number", "true"),
         ({"nodes": 0}, "nodes", "at least 1", "0"),
-        ({"max_price_per_hour": "60"}, "max_price_per_hour", "a number", "'60'"),
+        (
+            {"max_price_per_hour": "60"},
+            "max_price_per_hour",
+            "a number of US dollars an hour",
+            "'60'",
+        ),
         ({"max_price_per_hour": -1}, "max_price_per_hour", "more than 0", "-1"),
         ({"labels": {"a": 1}}, "labels.a", "a text", "1"),
         ({"labels": {f"k{n}": "v" for n in range(61)}}, "labels", "at most 60", "61"),
