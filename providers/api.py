@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
-from providers.model import retired
+from providers.model import duration, retired
 from providers.model.ask import Ask, Choice
 from providers.model.listed import Offers, row
 from providers.model.money import micro_usd
@@ -51,6 +51,8 @@ def plan(
     rank: Rank = "price_by_choice",
     max_price_per_hour: float | None = None,
     accept_suspect_prices: bool = False,
+    ttl: str | float | None = None,
+    disk_gib: int | None = None,
     world: WorldName = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PrintedPlan:
@@ -75,6 +77,8 @@ def plan(
             rank=rank,
             max_price_per_hour=max_price_per_hour,
             accept_suspect_prices=accept_suspect_prices,
+            ttl=ttl,
+            disk_gib=disk_gib,
         )
     elif isinstance(wanted, Ask):
         ask = wanted
@@ -92,6 +96,8 @@ def plan(
                 "rank": rank,
                 "max_price_per_hour": max_price_per_hour,
                 "accept_suspect_prices": accept_suspect_prices,
+                "ttl": ttl,
+                "disk_gib": disk_gib,
             },
         )
     from providers.engine.market import planning
@@ -128,6 +134,8 @@ def compiled(
     rank: str = asks.BY_CHOICE,
     max_price_per_hour: float | None = None,
     accept_suspect_prices: bool = False,
+    ttl: str | float | None = None,
+    disk_gib: int | None = None,
 ) -> Ask:
     """The ask that these words mean. Raises SpecError with every problem. Pure."""
     problems: list[Problem] = []
@@ -152,6 +160,11 @@ def compiled(
             problems.append(
                 Problem("max_price_per_hour", "dollars per hour above 0", repr(max_price_per_hour))
             )
+    ttl_s = duration.seconds_of(ttl, "ttl", problems, asks.TTL_LEAST_S)
+    least, most = asks.DISK_GIB
+    if disk_gib is not None and not least <= disk_gib <= most:
+        wanted = f"a whole number from {least} to {most:,}"
+        problems.append(Problem("disk_gib", wanted, f"{disk_gib:,}"))
     entries = []
     for path, text in [
         ("gpu", gpu),
@@ -162,9 +175,8 @@ def compiled(
         except SpecError as error:
             problems.extend(error.problems)
         else:
-            entries.append(
-                Choice(read.type, read.gpu_count or 1, path, read.exact, nodes=nodes, capacity=ways)
-            )
+            choice = Choice(read.type, read.gpu_count or 1, path, read.exact, nodes=nodes)
+            entries.append(choice._replace(capacity=ways, ttl_s=ttl_s))
     if problems:
         raise SpecError(problems)
     return Ask(
@@ -175,6 +187,7 @@ def compiled(
         marketplaces=marketplaces,
         max_price_micro_usd=cap,
         accept_suspect_prices=accept_suspect_prices,
+        disk_gib=disk_gib,
     )
 
 
@@ -189,6 +202,8 @@ _DEFAULTS: dict[str, object] = {
     "rank": asks.BY_CHOICE,
     "max_price_per_hour": None,
     "accept_suspect_prices": False,
+    "ttl": None,
+    "disk_gib": None,
 }
 
 

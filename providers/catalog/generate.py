@@ -221,9 +221,7 @@ MODAL_CORES, MODAL_GIB = Decimal("0.125"), Decimal("0.125")
 Use above it is billed on top.
 """
 
-_MODAL_LEFT_OUT = (
-    "CPU and memory used above that; a chosen region (x1.5 or x1.75); volumes; can be preempted"
-)
+_MODAL_LEFT_OUT = "CPU and memory used above that; a chosen region (x1.5 or x1.75); volumes"
 
 
 def modal(made: Made, folder: Path) -> None:

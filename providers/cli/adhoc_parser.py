@@ -8,7 +8,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
-from providers.cli.options import add_spec, add_world
+from providers.cli.options import add_disk, add_spec, add_world
 
 if TYPE_CHECKING:
     import argparse
@@ -186,7 +186,7 @@ def _add_purchase(run: argparse.ArgumentParser) -> None:
         choices=("quick", "full"),
         help="measure its GPUs first; what is not as sold is released, and the next place tried",
     )
-    run.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
+    add_disk(run)
     run.add_argument(
         "--ssh-key", metavar="FILE", help="your own private key (default: a generated one)"
     )

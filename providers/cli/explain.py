@@ -9,6 +9,7 @@ from providers.cli.options import add_world
 from providers.cli.output import OK, print_json, wrapped
 from providers.errors import Problem, SpecError
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
+from providers.model.offer import dated
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _lines(offer: Offer, rows: Iterable[tuple[str, str]]) -> Iterable[str]:
         ("not in it", offer.left_out),
         ("not sold", offer.restriction),
         ("source", offer.price_source),
-        ("as of", offer.price_as_of),
+        ("as of", dated(offer.price_as_of)),
     ):
         if text:
             yield from wrapped(f"  {name:<11}", text)

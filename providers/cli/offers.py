@@ -108,6 +108,7 @@ def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool
     """
     from providers.adapters.registry import capabilities
     from providers.model.money import per_hour
+    from providers.model.offer import dated
     from providers.planner.rules import known
 
     groups: dict[tuple[object, ...], tuple[Offer, list[str]]] = {}
@@ -144,7 +145,7 @@ def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool
     for note, number in notes.items():
         yield from wrapped(f"[{number}] ", f"not bought, by the rule {note}")
     spans = [
-        f"{name} {min(found)}{f' to {max(found)}' if len(found) > 1 else ''}"
+        f"{name} {dated(min(found))}{f' to {dated(max(found))}' if len(found) > 1 else ''}"
         for name, found in dates.items()
         if found
     ]

@@ -51,6 +51,11 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
     add_places(parser)
 
 
+def add_disk(parser: argparse.ArgumentParser) -> None:
+    """Adds `--disk-gib`."""
+    parser.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
+
+
 def add_places(parser: argparse.ArgumentParser) -> None:
     """Adds `--provider` and `--region`."""
     parser.add_argument(

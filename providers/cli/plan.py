@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
 from providers.cli.colour import show
-from providers.cli.options import add_spec, add_world
+from providers.cli.options import add_disk, add_spec, add_world
 from providers.cli.output import NOTHING, OK, complain, print_json, width
 from providers.errors import Problem, SpecError
 from providers.model.ask import RANKS
@@ -83,6 +83,8 @@ def _asked(
             rank=options.rank or RANKS[0],
             max_price_per_hour=options.max_price,
             accept_suspect_prices=options.accept_suspect_prices,
+            ttl=options.ttl,
+            disk_gib=options.disk_gib,
         )
         return [("", ask, options.world or REHEARSAL, {})]
     words = (
@@ -97,6 +99,8 @@ def _asked(
         "region",
         "marketplaces",
         "accept_suspect_prices",
+        "ttl",
+        "disk_gib",
     )
     given = [name for name in words if getattr(options, name)]
     if given:
@@ -139,6 +143,8 @@ def add_plan(commands: Any) -> None:
         description="The places that `pulumi up` would try, in order. Buys nothing.",
     )
     add_spec(plan)
+    add_disk(plan)
+    plan.add_argument("--ttl", help="show what it costs until it ends, after this long: 20h")
     plan.add_argument("-s", "--stack", help="plan what this stack's file declares")
     plan.add_argument("--cluster", metavar="NAME", help="one cluster of the stack")
     add_world(plan)

@@ -146,6 +146,7 @@ def _show(options: argparse.Namespace) -> int:
     """Which prices each provider's plans use."""
     from providers.catalog import refreshed
     from providers.catalog.offers import as_of, load
+    from providers.model.offer import dated
 
     offers = load()
     for warning in offers.warnings:
@@ -170,7 +171,7 @@ def _show(options: argparse.Namespace) -> int:
         return OK
     rows: list[Sequence[str]] = [("provider", "on demand", "prices as of", "refreshed", "file")]
     for each in answers:
-        span = " to ".join(dict.fromkeys((each["oldest"], each["newest"])))
+        span = " to ".join(dict.fromkeys(map(dated, (each["oldest"], each["newest"]))))
         row = (each["provider"], f"{each['offers']:,}", span, each["refreshed"] or "no: bundled")
         rows.append((*map(str, row), str(each["file"] or "")))
     print("\n".join(table(rows, right={1})))

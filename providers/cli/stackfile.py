@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.errors import Problem, SpecError
-from providers.model.stack import world_problem
+from providers.model.stack import named, world_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,7 +149,8 @@ def specs(stack: Stack, only: str | None = None) -> dict[str, Cluster]:
     for name, raw in stack.clusters.items():
         if only in (None, name):
             try:
-                found[name] = validate.cluster(name, raw)
+                with named(stack.name):
+                    found[name] = validate.cluster(name, raw)
             except SpecError as error:
                 problems.extend(
                     problem._replace(path=f"{name}.{problem.path}" if problem.path else name)

@@ -9,6 +9,7 @@ from providers.errors import AllFailed, CloudError, NoCapacity, OfferGone, Quota
 from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
+from providers.model.stack import argument
 from providers.planner.rules import GPU, NAMES
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ WAITED = "waited"
 
 def rerun_command(cluster: str) -> str:
     """The command that asks for a new run of a cluster."""
-    return f"`gpus rerun {cluster} -s STACK`"
+    return f"`gpus rerun {cluster} {argument()}`"
 
 
 COLUMNS = 96
@@ -189,8 +190,9 @@ def wrong_anywhere(cluster: str, attempts: Sequence[Attempt]) -> AllFailed:
                 f"{cluster}: {attempts[-1].message}",
                 *(clipped(str(attempt)) for attempt in attempts),
                 (
-                    "correct `workload.setup` or `workload.image`; `gpus run -s STACK --on GPU`"
-                    " tries it on one machine and shows what it writes"
+                    "correct `workload.setup` or `workload.image`;"
+                    f" `gpus run {argument()} --on GPU` tries it on one machine and shows what it"
+                    " writes"
                 ),
                 "it was released, and no other place is tried, where it would end alike",
             )

@@ -31,6 +31,10 @@ RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE)
 first provider listed; the cheapest of all choices; or the most work for a dollar of all.
 """
 DEFAULT_WAIT_S = 15 * 60
+TTL_LEAST_S = 600
+"""The shortest `ttl`."""
+DISK_GIB = (10, 65_536)
+"""The smallest and the largest boot disk that can be asked for."""
 
 _GPU = re.compile(r"^\s*(?P<type>[^:!]*?)\s*(?P<exact>!?)\s*(?::\s*(?P<count>[^:]*?)\s*)?$")
 _COUNT_MAX = 100_000

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from providers.errors import Problem
 from providers.model import foreign
+from providers.model.wording import FOUND_MAX
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -44,6 +46,38 @@ def seconds(text: str | float) -> int:
     ):
         raise ValueError(f"{text!r} is no duration")
     return _whole(sum(float(number) * _SECONDS[unit] for number, unit in parts), text)
+
+
+def seconds_of(
+    value: str | float | None, path: str, problems: list[Problem], least_s: int = 0
+) -> int | None:
+    """A duration of the declaration; None for none, and for one with a problem, which is added."""
+    if value is None:
+        return None
+    field = path.rpartition(".")[2]
+    try:
+        total = seconds(value)
+    except TooLongError:
+        problems.append(_too_long(path, value))
+        return None
+    except ValueError:
+        found = repr(value)[:FOUND_MAX]
+        todo = remedy(value, least_s, field)
+        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', found, todo))
+        return None
+    if total < least_s:
+        wanted, found = f"at least {text(least_s)}", text(total)
+        if not isinstance(value, str):
+            wanted, found = f"{wanted}, with a unit", f"{value}, which is {found}"
+        todo = "" if isinstance(value, str) else remedy(value, least_s, field)
+        problems.append(Problem(path, wanted, found, todo))
+    if total > LONGEST_S:
+        problems.append(_too_long(path, value))
+    return total
+
+
+def _too_long(path: str, value: object) -> Problem:
+    return Problem(path, f"at most {text(LONGEST_S)}", repr(value)[:FOUND_MAX])
 
 
 def meant(value: object, least_s: int = 0) -> tuple[str, ...]:

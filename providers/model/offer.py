@@ -118,6 +118,12 @@ class Candidate(NamedTuple):
         return Price(self.micro_usd, self.offer.price_as_of, self.offer.price_source)
 
 
+def dated(as_of: str) -> str:
+    """The date of a price as people read it; of one whose source has no day, that it has none."""
+    whole = 10
+    return as_of if len(as_of) >= whole or not as_of else f"{as_of} (no day given)"
+
+
 class Rejection(NamedTuple):
     """An offer that was refused, by which rule, and why."""
 

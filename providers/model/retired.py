@@ -8,6 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem
+from providers.model.stack import argument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,7 @@ def field(path: str, name: str, cluster: object) -> Problem | None:
         path,
         f"a command that asks for {what}",
         repr(name),
-        f"remove it, and run: gpus {command} {cluster or 'NAME'} -s STACK",
+        f"remove it, and run: gpus {command} {cluster or 'NAME'} {argument()}",
     )
 
 

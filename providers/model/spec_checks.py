@@ -7,7 +7,8 @@ import re
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
 from providers.model import secret, wording
-from providers.model.spec_choices import choices_of, seconds_of
+from providers.model.duration import seconds_of
+from providers.model.spec_choices import choices_of
 from providers.model.spec_fields import EMPTY_FALLBACK, ClusterFields, Fallback
 from providers.model.workload_checks import problems as workload_problems
 
@@ -70,7 +71,7 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
             problems.append(Problem(field, "each once", ", ".join(names)))
     if cluster.on_ttl == "keep" and cluster.ttl is None and cluster.idle_after is None:
         problems.append(Problem("on_ttl", "a ttl to end", "none", "set ttl, or leave on_ttl out"))
-    seconds_of(cluster.idle_after, "idle_after", problems, 600)
+    seconds_of(cluster.idle_after, "idle_after", problems, asks.TTL_LEAST_S)
     for index, override in enumerate(cluster.prices.overrides):
         if override.capacity and override.capacity not in asks.CAPACITIES:
             problems.append(

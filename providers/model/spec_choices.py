@@ -4,50 +4,16 @@ from __future__ import annotations
 
 from providers.errors import Problem, SpecError
 from providers.model import ask as asks
-from providers.model import duration, wording
 from providers.model.ask import Capacity, Choice
-from providers.model.spec_fields import ClusterFields, Duration, Fallback, Gpu
-
-
-def seconds_of(
-    value: Duration | None, path: str, problems: list[Problem], least_s: int = 0
-) -> int | None:
-    """A duration of the declaration; None for none, and for one with a problem, which is added."""
-    if value is None:
-        return None
-    field = path.rpartition(".")[2]
-    try:
-        total = duration.seconds(value)
-    except duration.TooLongError:
-        problems.append(_too_long(path, value))
-        return None
-    except ValueError:
-        found = repr(value)[: wording.FOUND_MAX]
-        todo = duration.remedy(value, least_s, field)
-        problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', found, todo))
-        return None
-    if total < least_s:
-        wanted, found = f"at least {duration.text(least_s)}", duration.text(total)
-        if not isinstance(value, str):
-            wanted, found = f"{wanted}, with a unit", f"{value}, which is {found}"
-        todo = "" if isinstance(value, str) else duration.remedy(value, least_s, field)
-        problems.append(Problem(path, wanted, found, todo))
-    if total > duration.LONGEST_S:
-        problems.append(_too_long(path, value))
-    return total
-
-
-def _too_long(path: str, value: object) -> Problem:
-    return Problem(
-        path, f"at most {duration.text(duration.LONGEST_S)}", repr(value)[: wording.FOUND_MAX]
-    )
+from providers.model.duration import seconds_of
+from providers.model.spec_fields import ClusterFields, Fallback, Gpu
 
 
 def choices_of(cluster: ClusterFields) -> tuple[list[Choice], list[Problem]]:
     """Every acceptable choice in order, and what is wrong with them."""
     problems: list[Problem] = []
     wait_s = seconds_of(cluster.wait, "wait", problems)
-    ttl_s = seconds_of(cluster.ttl, "ttl", problems, 600)
+    ttl_s = seconds_of(cluster.ttl, "ttl", problems, asks.TTL_LEAST_S)
     listed = cluster.gpu if isinstance(cluster.gpu, tuple) else (cluster.gpu,)
     if not listed:
         problems.append(Problem("gpu", 'a GPU such as "H100:8"', "an empty list"))
@@ -141,7 +107,9 @@ def _choice(
             seconds_of(item.wait, f"{path}.wait", problems) if item.wait is not None else wait_s
         )
         ttl_s = (
-            seconds_of(item.ttl, f"{path}.ttl", problems, 600) if item.ttl is not None else ttl_s
+            seconds_of(item.ttl, f"{path}.ttl", problems, asks.TTL_LEAST_S)
+            if item.ttl is not None
+            else ttl_s
         )
     return Choice(
         gpu=name,

@@ -354,8 +354,8 @@ class ClusterFields(Strict):
     )
     disk_gib: int | None = Field(
         default=None,
-        ge=10,
-        le=65_536,
+        ge=asks.DISK_GIB[0],
+        le=asks.DISK_GIB[1],
         strict=True,
         description=(
             "The boot disk. Without it 100 GiB, or what the workload takes if that is more. One "

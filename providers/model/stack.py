@@ -4,8 +4,15 @@ to nothing: every preview reads it.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
 from providers.errors import Problem
 from providers.model.worlds import REHEARSAL, WORLDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KEYS = ("world", "clusters", "volumes", "max_spend", "detail")
 """What a stack's configuration may say under `gpus:`."""
@@ -28,6 +35,22 @@ RESERVED = frozenset(
 DETAILS = ("short", "full")
 """How much a preview says of each cluster's plan."""
 _MAX_SPEND_MOST = 1e9
+_NAME: ContextVar[str] = ContextVar("stack", default="")
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Within it, commands in messages name this stack."""
+    token = _NAME.set(name)
+    try:
+        yield
+    finally:
+        _NAME.reset(token)
+
+
+def argument() -> str:
+    """`-s dev`: how a command in a message names its stack; `-s STACK` where none is known."""
+    return f"-s {_NAME.get() or 'STACK'}"
 
 
 def max_spend_problem(path: str, value: object, *, as_text: bool) -> Problem | None:

@@ -4,21 +4,39 @@ pure. The whole table is `render.as_text`'s, and is shown where nothing is accep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from providers.model.money import per_hour
 from providers.planner import render, rules
-from providers.planner.describe import capacity_text, place_text, run_text, size_text
+from providers.planner.describe import capacity_text, place_text, run_text, work_text
 from providers.planner.summary import summarize
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from providers.model.ask import Ask
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
-    from providers.planner.summary import CurrentCost, ProviderRow
+    from providers.planner.summary import CurrentCost, PlanSummary, ProviderRow
 
+LINES = 12
+"""How many lines one cluster has, as long as only what is of further use is left out of them."""
 _HEAD = 11
 _ASKED_LINES = 2
+_WORK = 67
+"""How much is said of what runs: one line of 80 columns."""
+_OTHERS = (2, 1)
+"""How many other providers' best places are shown where there are too many lines."""
+_RUNS, _SMALLER, _NOTE = 1, 2, 5
+_RANKS = {"left alone": 3, "left out": 4, "suspect": 4, "spot": 6}
+"""What stands there only if there is room, the least number first; everything else always does."""
+
+
+class _Row(NamedTuple):
+    name: str
+    text: str
+    rank: int | None = None
+    """Which of those that stand there only if there is room come first; None always does."""
 
 
 def as_text(
@@ -29,37 +47,90 @@ def as_text(
     current: CurrentCost | None = None,
     details: str = "",
 ) -> str:
-    """The choice first, at most `width` columns. `details` is the command that shows the whole
-    plan.
+    """The choice first, at most `width` columns; where that can be, in LINES lines. `details` is
+    the command that shows the whole plan.
     """
     summary = summarize(plan, current)
-    best, worst = summary.chosen, plan.worst_micro_usd
-    if best is None or worst is None:
+    best = summary.chosen
+    if best is None:
         return render.as_text(plan, width, title=title, current=current)
-    lines = render.wrapped(f"{title}: " if title else "", summary.asked, width)
-    if len(lines) > _ASKED_LINES:
-        lines = [*lines[: _ASKED_LINES - 1], f"{lines[_ASKED_LINES - 1][: width - 2]} …"]
-    rows = [
-        ("buys", place_text(best)),
-        ("price", _price(plan.ask, best) + _more(best)),
-    ]
-    dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
-    if worst != best.micro_usd:
-        rows.append(("at worst", f"{_price(plan.ask, dearest, short=True)}: {_place(dearest)}"))
-    others = [row for row in summary.per_provider if row.candidate is not best and not row.refused]
-    rows += [("" if index else "or", _other(row)) for index, row in enumerate(others)]
-    if more := len(plan.candidates) - 1 - len(others):
-        rows.append(("" if others else "or", f"{more:,} more place{'s' if more > 1 else ''}"))
-    if passed := _passed_over(plan, best.entry):
-        rows.append(("instead of", passed))
-    rows += [(name, text) for name, text in summary.facts if name != "worst case"]
-    chosen = next(row for row in summary.per_provider if row.candidate is best)
-    rows += [("note", text) for text in chosen.notes]
-    rows += [("warning", text) for text in summary.warnings]
-    rows += [("details", details)] if details else []
-    for name, text in rows:
-        lines += render.wrapped(f"{name:<{_HEAD}} ", text, width)
+    head = render.wrapped(f"{title}: " if title else "", summary.asked, width)
+    if len(head) > _ASKED_LINES:
+        head = [*head[: _ASKED_LINES - 1], f"{head[_ASKED_LINES - 1][: width - 2]} …"]
+    if current is not None and current.kept:
+        rows = list(_kept(plan, current, best))
+        return "\n".join([*head, *_laid(rows, details, width)])
+    for others in (len(plan.candidates), *_OTHERS):
+        rows = list(_bought(plan, summary, best, others))
+        lines = [*head, *_fitted(rows, details, LINES - len(head), width)]
+        if len(lines) <= LINES:
+            break
     return "\n".join(lines)
+
+
+def _fitted(rows: Sequence[_Row], details: str, most: int, width: int) -> list[str]:
+    """The rows as lines: those that must stand there, and of the others what there is room for."""
+    shown = [row for row in rows if row.rank is None]
+    for each in sorted(rows, key=lambda row: row.rank or 0):
+        if each.rank is not None:
+            more = [row for row in rows if row is each or row in shown]
+            if len(_laid(more, details, width, len(rows) - len(more))) <= most:
+                shown = more
+    return _laid(shown, details, width, len(rows) - len(shown))
+
+
+def _laid(rows: Sequence[_Row], details: str, width: int, left: int = 0) -> list[str]:
+    """The rows as lines; `left` is how many are not among them."""
+    more = f" ({left} more note{'s' if left > 1 else ''})" if left else ""
+    last = [_Row("details", f"{details}{more}")] if details else []
+    return [
+        line
+        for name, text, _ in (*rows, *last)
+        for line in render.wrapped(f"{name:<{_HEAD}} ", text, width)
+    ]
+
+
+def _bought(plan: Plan, summary: PlanSummary, best: Candidate, most: int) -> Iterator[_Row]:
+    """All there is to say of a purchase, in the order in which it is read; of the places of other
+    providers at most so many.
+    """
+    if work := work_text(plan.ask, _WORK):
+        yield _Row("runs", work, _RUNS)
+    yield from _purchase("buys", plan, best)
+    others = [row for row in summary.per_provider if row.candidate is not best and not row.refused]
+    texts = [_other(row) for row in others[:most]]
+    if more := len(plan.candidates) - 1 - len(texts):
+        texts.append(f"{more:,} more place{'s' if more > 1 else ''}")
+    yield from (_Row("" if index else "or", text) for index, text in enumerate(texts))
+    if passed := _passed_over(plan, best.entry):
+        yield _Row("instead of", passed)
+    for name, text in summary.facts:
+        if name != "worst case":
+            yield _Row(name, text, _RANKS.get(name))
+    chosen = next(row for row in summary.per_provider if row.candidate is best)
+    for index, text in enumerate(chosen.notes):
+        yield _Row("note", text, _SMALLER if chosen.smaller and not index else _NOTE)
+    yield from (_Row("warning", text) for text in summary.warnings)
+
+
+def _kept(plan: Plan, current: CurrentCost, best: Candidate) -> Iterator[_Row]:
+    """What stays as it is, and what would be bought in its stead: what else could be cheaper is no
+    question now.
+    """
+    if current.kept is not None:
+        yield _Row(*current.kept)
+    yield from _purchase(current.bought_if, plan, best)
+    yield from (_Row(*fact) for fact in current.facts)
+    yield from (_Row("warning", text) for text in plan.warnings)
+
+
+def _purchase(name: str, plan: Plan, best: Candidate) -> Iterator[_Row]:
+    """The first place, its price, and the most that it may come to."""
+    yield _Row(name, place_text(best))
+    yield _Row("price", _price(plan.ask, best) + _more(best))
+    dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
+    if dearest.micro_usd != best.micro_usd:
+        yield _Row("at worst", f"{_price(plan.ask, dearest, short=True)}: {_place(dearest)}")
 
 
 def _place(candidate: Candidate) -> str:
@@ -69,11 +140,12 @@ def _place(candidate: Candidate) -> str:
 
 
 def _other(row: ProviderRow) -> str:
-    """`modal any H100:8 on-demand $31.61/h with 0.25 vCPUs and 0.125 GiB`: CPU and memory only
+    """`modal any H100:8 on-demand $31.61/h (0.25 vCPUs, 0.125 GiB)`: CPU and memory only
     where they are much less than elsewhere.
     """
     other = row.candidate
-    with_ = f" with {size_text(other.offer)}" if row.smaller else ""
+    offer = other.offer
+    with_ = f" ({offer.vcpus:g} vCPUs, {offer.memory_gib:,g} GiB)" if row.smaller else ""
     return f"{_place(other)} {per_hour(other.micro_usd)}{with_}"
 
 

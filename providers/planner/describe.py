@@ -8,6 +8,7 @@ from providers.catalog import names
 from providers.model import duration
 from providers.model.ask import PREFERENCE
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
+from providers.model.offer import dated
 from providers.planner import rules
 
 if TYPE_CHECKING:
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 
     from providers.model.ask import Ask, Choice
     from providers.model.offer import Candidate, Offer
+    from providers.model.workload import Task
 
 _RANKS = {
     "price": "cheapest first",
     "performance_per_dollar": "most work per dollar first",
 }
+_OWN = "the image's own command"
 
 
 def ask_text(ask: Ask) -> str:
@@ -49,6 +52,31 @@ def _terms(entry: Choice) -> str:
     what = "replicas" if entry.replicas else "nodes"
     nodes = f"{entry.nodes} {what}, " if entry.nodes > 1 else ""
     return f"{nodes}{', then '.join(map(str, entry.capacity))}"
+
+
+def work_text(ask: Ask, most: int) -> str:
+    """What is started there, in at most so many characters: `vllm: openai/gpt-oss-120b, port 8000`,
+    or `python train.py, in pytorch/pytorch:2.8.0`; empty where nothing is.
+    """
+    work = ask.workload
+    if work is None:
+        return ""
+    tasks = [_task_text(task) for task in work.tasks] or [(_OWN, "")]
+    first, port = tasks[0]
+    port += f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+    name = work.image.partition("@")[0].rpartition("/")[2]
+    if len(first + port + name) + 5 > most:
+        name = name.partition(":")[0]
+    image = f", in {name}" if name else ""
+    room = max(most - len(port + image), 1)
+    return f"{first if len(first) <= room else f'{first[: room - 1]}…'}{port}{image}"
+
+
+def _task_text(task: Task) -> tuple[str, str]:
+    """`vllm: openai/gpt-oss-120b` and `, port 8000`."""
+    what = " ".join((task.command or task.model).split())
+    text = ": ".join(filter(None, (task.launcher, what))) or _OWN
+    return text, f", port {task.port}" if task.port else ""
 
 
 def meanings(ask: Ask) -> list[str]:
@@ -111,9 +139,8 @@ def price_text(candidate: Candidate) -> str:
     if offer.price_source == rules.OVERRIDE_SOURCE:
         text = "your own price (prices.overrides)"
     else:
-        text = (
-            f"{offer.price_as_of or 'no date'}: {_each(candidate)}{offer.parts or 'whole machine'}"
-        )
+        date = dated(offer.price_as_of) or "no date"
+        text = f"{date}: {_each(candidate)}{offer.parts or 'whole machine'}"
     return f"{text}; not in it: {offer.left_out.replace('; ', ', ')}" if offer.left_out else text
 
 

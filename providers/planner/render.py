@@ -126,6 +126,8 @@ def as_text(
     shown = _Table.of(plan.ask, summary, width)
     lines = wrapped(f"{title}: " if title else "", summary.asked, width)
     lines += _each("  ", summary.meanings, width)
+    if summary.kept is not None:
+        lines += ["", *wrapped(f"{summary.kept[0]:<11} ", summary.kept[1], width)]
     lines += _provider_lines(summary, shown)
     if summary.chosen is None:
         refused = ": every offer was refused by a rule below" if summary.refused_by_rule else ""
@@ -184,9 +186,11 @@ def as_markdown(plan: Plan, *, title: str = "", current: CurrentCost | None = No
     summary = summarize(plan, current)
     shown = _Table.of(plan.ask, summary, WIDTH)
     lines = [f"**{title}**: {summary.asked}" if title else f"**{summary.asked}**", ""]
-    lines += [*(f"- {text}" for text in summary.meanings), *([""] if summary.meanings else [])]
+    stays = [f"{summary.kept[0]}: {summary.kept[1]}"] if summary.kept is not None else []
+    known = [f"- {text}" for text in (*summary.meanings, *stays)]
+    lines += [*known, ""] if known else []
     if summary.per_provider:
-        lines += ["Best per provider:", "", *_table_head(shown)]
+        lines += [f"{shown.title.capitalize()}:", "", *_table_head(shown)]
         for row in summary.per_provider:
             remark = "**chosen**" if row.candidate is summary.chosen else row.refused
             lines.append(shown.row(row.candidate, "; ".join([remark, *row.notes])))
@@ -230,6 +234,7 @@ class _Table(NamedTuple):
     run: str
     """The head of the last column: `$/run`, `$/month`, or nothing."""
     width: int
+    title: str
 
     @classmethod
     def of(cls, ask: Ask, summary: PlanSummary, width: int) -> _Table:
@@ -258,12 +263,13 @@ class _Table(NamedTuple):
             if over > 0:
                 sizes[column] = max(min(least, sizes[column]), sizes[column] - over)
         by_candidate = zip(map(id, candidates), rows, strict=True)
-        return cls(dict(by_candidate), sizes, head, width)
+        title = f"{summary.bought_if + ': ' if summary.bought_if else ''}best per provider"
+        return cls(dict(by_candidate), sizes, head, width, title)
 
     def head(self) -> str:
         span = sum(self.sizes[:6]) + 5
         right = f"{'$/h':>{self.sizes[6]}} {self.run:>{self.sizes[7]}}"
-        return _clip(f"{'best per provider':<{span}} {right}".rstrip(), self.width)
+        return _clip(f"{self.title:<{span}} {right}".rstrip(), self.width)
 
     def lines(self, candidate: Candidate, sign: str) -> list[str]:
         """Its line, and a second one with whole names where one of them is cut."""

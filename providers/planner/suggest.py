@@ -14,6 +14,8 @@ from providers.planner.describe import place_text, size_text
 from providers.planner.refusals import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from providers.model.ask import Ask
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
@@ -114,10 +116,14 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
     ]
     out += [("left out", text) for text in _absent(plan)]
     best = plan.best
+    if best is not None and (text := _other_counts(plan, best)):
+        out.append(("left out", text))
     if best is not None and (text := _dearer_order(plan, best) or _cheaper_choice(plan, best)):
         out.append(("cheaper", text))
     if best is not None and (text := _left_alone(plan, best)):
         out.append(("left alone", text))
+    if best is not None and (text := _by_spot(plan, best)):
+        out.append(("spot", text))
     if (
         best is not None
         and (least := stranger(plan)) is not None
@@ -194,9 +200,53 @@ def _left_alone(plan: Plan, best: Candidate) -> str:
     return f"{places}, from {per_hour(min(cheaper))}, refused lately: see gpus memory"
 
 
+def _by_spot(plan: Plan, best: Candidate) -> str:
+    """What the chosen GPU costs as spot, where no choice allows it and it is cheaper."""
+    if any(way.kind == SPOT for entry in plan.ask.entries for way in entry.capacity):
+        return ""
+    entry = plan.ask.entries[best.entry]._replace(capacity=(Capacity(SPOT),))
+    least = _cheapest(plan, plan.ask._replace(entries=(entry,)))
+    if least is None or (least.micro_usd or 0) >= (best.micro_usd or 0):
+        return ""
+    return f"would be {per_hour(least.micro_usd)}: {least.provider} {least.placement.where}"
+
+
+def _other_counts(plan: Plan, best: Candidate) -> str:
+    """Who sells the chosen GPU only by other counts, as `aws sells A100 only by 8`: they would go
+    without a word.
+    """
+    ask, entry, skills = plan.ask, plan.ask.entries[best.entry], plan.terms.capabilities
+    providers, counts, regions, capacities = (
+        plan.offers.column(name) for name in ("provider", "gpu_count", "region", "capacity")
+    )
+    others = {
+        name: set[float]()
+        for name, able in skills.items()
+        if ask.allows(name, marketplace=able.marketplace)
+        and not able.live_offers
+        and able.can_be(ask.kind, workload=ask.workload is not None)
+    }
+    wanted = {way.kind for way in entry.capacity}
+    for gpu_type in rules.types(entry):
+        for row in plan.offers.by_gpu.get(gpu_type, ()):
+            if capacities[row] in wanted and (not ask.regions or regions[row] in ask.regions):
+                others.get(str(providers[row]), set()).add(float(str(counts[row])))
+    return ", ".join(
+        f"{name} sells {rules.title(entry)} only by {_counts(found)}"
+        for name, found in others.items()
+        if found and entry.gpu_count not in found
+    )
+
+
+def _counts(found: Iterable[float]) -> str:
+    """`1, 4 or 8`; parts of a GPU only where nothing else is there."""
+    *first, last = (f"{n:g}" for n in sorted([n for n in found if n >= 1] or found))
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def unlike(plan: Plan) -> dict[str, str]:
     """Provider -> what its best place's price holds of CPU and memory, where that is less than half
-    of what the first machine of another provider has; and how they are compared like for like.
+    of what the first machine of another provider has; and which options change that.
     """
     able = plan.terms.capabilities
     best = plan.best_per_provider()
@@ -208,12 +258,10 @@ def unlike(plan: Plan) -> dict[str, str]:
             offer.vcpus * 2 < other.vcpus or offer.memory_gib * 2 < other.memory_gib
         ):
             continue
-        options = " and ".join(
-            f"options.{each.provider}.{name}" for name in able[each.provider].reserves
-        )
+        options = f"options.{each.provider} ({', '.join(able[each.provider].reserves)})"
         out[each.provider] = (
-            f"its price holds {size_text(offer)}, {other.provider}'s {other.machine_type} has"
-            f" {size_text(other)}: with {options} they are compared like for like"
+            f"its price holds {size_text(offer)} ({other.provider}'s {other.machine_type}:"
+            f" {size_text(other)}); {options} sets more"
         )
     return out
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.model.money import per_hour
-from providers.model.offer import Candidate, Offer
+from providers.model.offer import Candidate, Offer, dated
 from providers.planner import describe, refusals, rules, suggest
 
 if TYPE_CHECKING:
@@ -25,13 +25,16 @@ class CurrentCost(NamedTuple):
     None: unknown), and what it is.
 
     `change` says what becomes of it where more is known than the prices; `facts` are further (name,
-    text) lines about it.
+    text) lines about it. `kept` (a name and a text) is what stays as it is where nothing is bought,
+    and `bought_if` says when the plan's place would be.
     """
 
     micro_usd: int | None
     what: str = ""
     change: str = ""
     facts: tuple[tuple[str, str], ...] = ()
+    kept: tuple[str, str] | None = None
+    bought_if: str = ""
 
 
 class ProviderRow(NamedTuple):
@@ -52,6 +55,10 @@ class PlanSummary(NamedTuple):
     asked: str
     meanings: Sequence[str]
     """What bare names of the ask mean."""
+    kept: tuple[str, str] | None
+    """(name, text): what stays as it is, where nothing is bought."""
+    bought_if: str
+    """When the chosen place would be bought then."""
     chosen: Candidate | None
     per_provider: Sequence[ProviderRow]
     hints: Sequence[str]
@@ -79,14 +86,18 @@ def summarize(plan: Plan, current: CurrentCost | None = None) -> PlanSummary:
     facts: list[tuple[str, str]] = []
     if best is not None:
         facts.append(("worst case", _worst(plan)))
+    kept = None if current is None else current.kept
     if current is not None:
-        facts += [("change", _change(plan, current)), *current.facts]
+        facts += [] if kept else [("change", _change(plan, current))]
+        facts += current.facts
     if best is not None:
         facts += suggest.remarks(plan)
     counts = plan.counted()
     return PlanSummary(
         describe.ask_text(plan.ask),
         describe.meanings(plan.ask),
+        kept,
+        current.bought_if if current is not None and kept else "",
         best,
         rows,
         suggest.hints(plan),
@@ -188,7 +199,7 @@ def _prices(plan: Plan, rows: Sequence[ProviderRow]) -> str:
         date = (
             "your own (prices.overrides)"
             if offer.price_source == rules.OVERRIDE_SOURCE
-            else offer.price_as_of or "no date"
+            else dated(offer.price_as_of) or "no date"
         )
         dates.setdefault(offer.provider, set()).add(date)
     texts = []

@@ -138,24 +138,19 @@ def _text(
     """What the preview shows of a cluster: one line where nothing changes, and the choice in a few
     lines otherwise.
     """
-    from providers.engine.reconcile.on_preview import NOTHING
+    from providers.model.stack import argument
     from providers.planner import brief, render
 
     if full:
         return render.as_text(plan, WIDTH, title=name, current=running)
-    if (
-        seen is not None
-        and seen.action == KEEP
-        and running.change.startswith(NOTHING)
-        and not running.facts
-    ):
+    if seen is not None and seen.action == KEEP and running.kept and not running.facts:
         return fitted(f"{name}: {running.change}")
     return brief.as_text(
         plan,
         WIDTH,
         title=name,
         current=running,
-        details=f"gpus plan -s STACK --cluster {name} --explain, or gpus:detail: full",
+        details=f"gpus plan {argument()} --cluster {name} --explain, or gpus:detail: full",
     )
 
 
@@ -203,7 +198,8 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
 
 def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
     """What an `up` changes against what runs, in words."""
-    from providers.engine.reconcile.on_preview import what
+    from providers.engine.reconcile.condition import AT_REST, Condition, condition_of
+    from providers.engine.reconcile.on_preview import NOTHING, what
     from providers.planner.summary import CurrentCost
 
     record = seen.record
@@ -217,11 +213,16 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
         ("later", seen.later),
         ("warning", _strange(plan, record)),
     )
+    text = _change_text(plan, record, seen)
+    over = condition_of(record) in {*AT_REST, Condition.FAILED}
+    kept = ("no change" if over else "keeps", text.removeprefix(f"{NOTHING}: "))
     return CurrentCost(
         record.price.micro_usd,
         what(record),
-        _change_text(plan, record, seen),
+        text,
         tuple(fact for fact in facts if fact[1]),
+        kept if text.startswith(NOTHING) else None,
+        "if rerun" if over else "if lost",
     )
 
 
@@ -296,7 +297,7 @@ def _served_line(plan: Plan, record: ClusterRecord) -> str:
 
 def reclaim_line(plan: Plan, record: ClusterRecord) -> str:
     """What a reclaim comes to: the preferred place first, and what both cost together meanwhile."""
-    from providers.engine.reconcile.on_preview import what
+    from providers.engine.reconcile.on_preview import NOTHING, what
     from providers.planner.rank import prefers
 
     best = next(
@@ -308,7 +309,7 @@ def reclaim_line(plan: Plan, record: ClusterRecord) -> str:
         None,
     )
     if best is None:
-        return f"none: nothing preferred to {what(record)} is on offer"
+        return f"{NOTHING}: nothing preferred to {what(record)} is on offer"
     place = f"{best.provider} {best.placement.where} {best.placement.gpu} {best.capacity}"
     now = record.price.micro_usd
     if best.micro_usd is None or now is None:

@@ -15,6 +15,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from providers.errors import SpecError
+from providers.model import stack
 from providers.plugin import grpc_errors
 from providers.plugin.cluster import Clusters
 from providers.plugin.ownership import Ownerships
@@ -53,11 +54,25 @@ def _ends_cleanly(
     @wraps(call)
     async def answered(self: Servicer, request: Any, context: Any) -> Any:
         try:
-            return await call(self, request)
+            with stack.named(_stack_of(request)):
+                return await call(self, request)
         except Exception as error:
             await grpc_errors.abort(context, error)
 
     return answered
+
+
+def _stack_of(request: Any) -> str:
+    """The stack of a resource, or of what an invoke is about; empty where neither names one."""
+    if (urn := getattr(request, "urn", "")) or not hasattr(request, "args"):
+        return _stack_in(urn)
+    arguments = decode(request.args).known()
+    return str(arguments.get("stack") or "") or _stack_in(str(arguments.get("urn") or ""))
+
+
+def _stack_in(urn: str) -> str:
+    """`dev`, of `urn:pulumi:dev::PROJECT::TYPE::NAME`."""
+    return urn.partition("::")[0].rpartition(":")[2]
 
 
 class Servicer(provider_pb2_grpc.ResourceProviderServicer):

@@ -155,6 +155,7 @@ def problems_of(
         "settings": dict(settings),
         "clusters": {name: dict(spec) for name, spec in specs.items()},
         "complete": complete,
+        "stack": pulumi.get_stack(),
     }
     answer = cast("Any", pulumi.runtime.invoke("gpu:index:check", asked)).value or {}
     found = answer.get("problems") or {}

@@ -215,7 +215,7 @@ def test_what_ended_costs_nothing_on_the_screen(project) -> None:
     made = project()
     made.up()
     made.rehearse("advance", "21h")
-    assert "none: it ended at " in " ".join(made.preview().split())
+    assert "no change: it ended at " in " ".join(made.preview().split())
     made.up()
     outputs = json.loads(made.run("stack", "output", "--json", "-s", made.stack))["train"]
     assert (outputs["status"], outputs["ssh"], outputs.get("price_usd_per_hour")) == (

@@ -55,7 +55,7 @@ def test_a_strangers_host_that_the_declaration_would_not_buy_is_warned_of_and_st
     (warning,) = (text for topic, text in running.facts if topic == "warning")
     assert (
         "stays until it is replaced: add bazaar to providers, or set marketplaces: true" in warning
-        and running.change.startswith("none: ")
+        and running.change.startswith("no change: ")
     )
     for more in ({"marketplaces": True}, {"providers": ("gcp", "bazaar")}):
         assert not [

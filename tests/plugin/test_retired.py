@@ -11,8 +11,8 @@ from tests.plugin.servicer_rig import ID, INPUTS, call, state, struct
 @pytest.mark.parametrize(
     ("old", "path", "words"),
     [
-        ({"run": "2"}, "run", "remove it, and run: gpus rerun train -s STACK"),
-        ({"reclaim": "now"}, "reclaim", "remove it, and run: gpus reclaim train -s STACK"),
+        ({"run": "2"}, "run", "remove it, and run: gpus rerun train -s s"),
+        ({"reclaim": "now"}, "reclaim", "remove it, and run: gpus reclaim train -s s"),
         (
             {"kind": "job", "providers": ["modal"], "options": {"modal": {"command": "true"}}},
             "options.modal.command",

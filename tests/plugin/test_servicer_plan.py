@@ -59,7 +59,7 @@ def test_the_plan_of_what_runs_says_what_changes(servicer) -> None:
     said = result(plan(servicer, urn=URN))
     assert (
         said["change"]
-        == "none: gcp us-central1-a a3-highgpu-8g H100:8 spot stays, at $10.21/h since its launch"
+        == "no change: gcp us-central1-a a3-highgpu-8g H100:8 spot stays, at $10.21/h since its launch"
     )
     diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8"})
     call(servicer, "Create", properties=struct(INPUTS), preview=True)
@@ -110,7 +110,7 @@ def test_the_plan_of_what_ended_says_so(servicer) -> None:
     said = result(plan(servicer, urn=URN))
     assert (
         said["change"]
-        == "none: it ended at 2027-01-16T04:00:00Z by its ttl; `gpus rerun train -s STACK` gets a new one"
+        == "no change: it ended at 2027-01-16T04:00:00Z by its ttl; `gpus rerun train -s s` gets a new one"
     )
     keeps = {**INPUTS, "ttl": "20h", "on_ttl": "keep"}
     diffed(servicer, keeps, state(status="ended"), keeps)

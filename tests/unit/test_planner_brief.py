@@ -9,6 +9,7 @@ from providers.model.ask import PRICE, Ask, Choice
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.model.place import Block, Scope
+from providers.model.workload import Task, Workload
 from providers.planner import brief, render
 from providers.planner.plan import make
 from providers.planner.summary import CurrentCost
@@ -86,10 +87,10 @@ def test_a_price_with_little_cpu_says_so_beside_whole_machines() -> None:
         made = make(Ask((Choice("H100", 8),), rank=PRICE), table(sold), able)
         return brief.as_text(made, 300), render.as_text(made, 300)
 
-    remedy = "with options.beta.cpu and options.beta.memory_gib they are compared like for like"
+    remedy = "options.beta (cpu, memory_gib) sets more"
     for text in shown(0.25):
-        assert f"0.25 vCPUs and 1 GiB, alpha's m8 has 208 vCPUs and 1,872 GiB: {remedy}" in text
-    assert "beta b-1 H100:8 on-demand $30.00/h with 0.25 vCPUs and 1 GiB" in shown(0.25, 30)[0]
+        assert f"0.25 vCPUs and 1 GiB (alpha's m8: 208 vCPUs and 1,872 GiB); {remedy}" in text
+    assert "beta b-1 H100:8 on-demand $30.00/h (0.25 vCPUs, 1 GiB)" in shown(0.25, 30)[0]
     assert not any("vCPUs" in text for text in shown(104.0))
 
 
@@ -140,25 +141,91 @@ def test_a_choice_that_is_only_dearer_was_not_passed_over() -> None:
     assert "buys        alpha a-2 m8 L4:1" in text and "instead of" not in text
 
 
+def test_what_is_kept_stands_first_and_the_place_is_what_a_loss_would_buy() -> None:
+    """In the short form and in the whole one; a cheaper order is no question then."""
+    running = CurrentCost(
+        20_000_000,
+        "alpha a-1",
+        "no change: alpha a-1 stays",
+        (("later", "its workload"),),
+        ("keeps", "alpha a-1 stays"),
+        "if lost",
+    )
+    made = plan(rank="preference", providers=("beta", "alpha"))
+    text = brief.as_text(made, 120, title="train", current=running, details="x")
+    assert rows(text)[1:] == ["keeps", "if lost", "price", "later", "details"]
+    whole = render.as_text(made, 120, title="train", current=running)
+    assert whole.index("keeps       alpha a-1 stays") < whole.index("if lost: best per provider")
+    assert "change" not in whole
+    assert "- keeps: alpha a-1 stays" in render.as_markdown(made, current=running)
+
+
+def test_spot_that_is_cheaper_is_told_where_it_is_not_asked_for() -> None:
+    """A real offer only: what is dearer, or cannot be ordered, is none."""
+    able = {**BOTH, "alpha": BOTH["alpha"]._replace(capacities=frozenset({"on-demand", "spot"}))}
+
+    def spot(provider, usd):
+        sold = [*OFFERS, offer(provider, "z-9", usd)._replace(capacity="spot")]
+        text = brief.as_text(make(Ask((Choice("H100", 8),), rank=PRICE), table(sold), able))
+        return [line for line in text.splitlines() if line.startswith("spot ")]
+
+    assert spot("alpha", 4) == ["spot        would be $4.00/h: alpha z-9"]
+    assert not spot("alpha", 13)
+    assert not spot("beta", 4)
+
+
+def test_who_sells_the_gpu_only_by_other_counts_is_named() -> None:
+    """It would be missing without a word."""
+    sold = [*OFFERS, offer("alpha", "a-2", 3)._replace(gpu_count=1.0)]
+    text = brief.as_text(plan(sold, entries=(Choice("H100", 1),)))
+    assert "left out    beta sells H100 only by 8" in text
+    assert "only by" not in brief.as_text(plan(sold))
+
+
+def test_what_runs_is_told_in_one_short_row() -> None:
+    """The command or the model, the port and the image, of which the first is cut."""
+    task = Task(launcher="vllm", model="openai/gpt-oss-120b", port=8000)
+    work = Workload((task,), image=f"vllm/vllm-openai:v0.11.0@sha256:{'0' * 64}")
+    text = brief.as_text(plan(workload=work), 80)
+    assert "runs        vllm: openai/gpt-oss-120b, port 8000, in vllm-openai:v0.11.0" in text
+    long = Task(command=f"python train.py {'--flag ' * 30}", port=1)
+    text = brief.as_text(plan(workload=Workload((long, task))), 80)
+    (line,) = [line for line in text.splitlines() if line.startswith("runs ")]
+    assert "python train.py" in line and line.endswith("…, port 1 and 1 more")
+
+
+def test_what_there_is_no_room_for_is_counted() -> None:
+    """Twelve lines, whatever there is to note; the choice, its price and the change stay."""
+    noted = [f"note {number}: {'words ' * 12}" for number in range(6)]
+    ask = Ask((Choice("H100", 8),), rank=PRICE)
+    made = make(ask, table(OFFERS), BOTH, noted=lambda _: noted)
+    text = brief.as_text(made, 80, title="train", current=CurrentCost(0), details="x")
+    assert len(text.splitlines()) <= 12
+    assert rows(text)[1:5] == ["buys", "price", "at worst", "or"] and "change" in rows(text)
+    assert text.endswith("x (4 more notes)")
+
+
 def test_nothing_acceptable_shows_the_whole_plan() -> None:
     """Then what was refused decides."""
     made = plan(max_price_micro_usd=1)
     assert brief.as_text(made) == render.as_text(made)
 
 
+@pytest.mark.parametrize("first", SOLD)
 @pytest.mark.parametrize("gpu", ["H100:8", "L4:1", "A100-80GB:4"])
-def test_it_fits_twelve_lines_of_eighty_columns(gpu) -> None:
-    """For one cluster, with what is on offer in the catalog."""
-    text = brief.as_text(
-        providers.plan(
-            gpu, fallback=["H200:8"], spot="prefer", providers=SOLD, max_price_per_hour=90
-        ),
-        80,
-        title="train",
-        current=CurrentCost(0),
-        details="gpus plan -s STACK --cluster train --explain, or gpus:detail: full",
-    )
-    assert len(text.splitlines()) <= 12 and max(map(len, text.splitlines())) <= 80, text
+def test_it_fits_twelve_lines_of_eighty_columns(gpu, first, tmp_path, monkeypatch) -> None:
+    """For one cluster, with what is on offer in the catalog, whichever provider comes first."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    sold = sorted(SOLD, key=lambda name: name != first)
+    for spot in (None, "prefer"):
+        text = brief.as_text(
+            providers.plan(gpu, fallback=["H200:8"], providers=sold, rank="preference", spot=spot),
+            80,
+            title="train",
+            current=CurrentCost(0),
+            details="gpus plan -s training --cluster train --explain, or gpus:detail: full",
+        )
+        assert len(text.splitlines()) <= 12 and max(map(len, text.splitlines())) <= 80, text
 
 
 @pytest.mark.parametrize("value", ["all", "", 1, True])

@@ -40,8 +40,8 @@ CAPACITIES = (ON_DEMAND, SPOT)
 
 
 LEFT_OUT = (
-    "creation fee (about $0.10, on demand only, none if cancelled within 10 min); 6 h minimum per"
-    " the FAQ, unsettled"
+    "creation fee (about $0.10, on demand only, none if cancelled within 10 min); a minimum of 6 h"
+    " by its FAQ"
 )
 """docs.clore.ai order-management and FAQ, read 2026-11-27; the pages contradict each other on the
 minimum.

@@ -128,11 +128,12 @@ def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """
     from providers.adapters.modal import deployment, gpu, regions
 
-    own = deployment.notes(candidate, setup) if candidate.kind != "machine" else ()
+    declared = candidate.kind != "machine"
     return (
-        *own,
+        *(deployment.notes(candidate, setup) if declared else ()),
         *regions.notes(candidate.region),
         *gpu.notes(candidate.gpu_type, candidate.gpu_count, exact=candidate.exact),
+        *(() if declared else ("Modal may take a container back at any time",)),
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from providers.engine.record import ClusterRecord
 
-NOTHING = "none"
+NOTHING = "no change"
 """What a change begins with that changes nothing."""
 
 

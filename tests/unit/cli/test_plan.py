@@ -95,6 +95,22 @@ def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch) 
     assert {candidate["gpu_type"] for candidate in answer["candidates"]} == {"L4"}
 
 
+def test_a_run_is_priced_by_its_ttl(capsys) -> None:
+    """As `gpus run` takes it, with the disk; a wrong one is told with what it may be."""
+    code, out, _ = run(capsys, "plan", "L4:1", "--provider", "gcp", "--ttl", "20h")
+    assert code == 0 and "for its ttl of 20h" in out
+    code, _, err = run(capsys, "plan", "L4:1", "--ttl", "20", "--disk-gib", "5")
+    assert code == 2 and "found '20'; write 20s or 20m" in err
+    assert "disk_gib: wanted a whole number from 10 to 65,536, found 5" in err
+
+
+def test_a_command_in_a_message_names_the_stack(capsys, tmp_path, monkeypatch) -> None:
+    """Where it is known: it can be copied."""
+    project(tmp_path, f"{STACK}      run: 2\n".replace("other: L4", "other:\n      gpu: L4"))
+    monkeypatch.chdir(tmp_path)
+    assert "gpus rerun other -s demo" in run(capsys, "plan", "-s", "demo")[2]
+
+
 def test_a_providers_settings_are_its_own_config(tmp_path) -> None:
     """`gcp:project` of a stack's file is gcp's setting; secrets are left to Pulumi."""
     project(tmp_path, STACK + "  gcp:project: mine\n  clore:key: {secure: x}\n")
