@@ -100,7 +100,7 @@ def test_a_run_is_priced_by_its_ttl(capsys) -> None:
     code, out, _ = run(capsys, "plan", "L4:1", "--provider", "gcp", "--ttl", "20h")
     assert code == 0 and "for its ttl of 20h" in out
     code, _, err = run(capsys, "plan", "L4:1", "--ttl", "20", "--disk-gib", "5")
-    assert code == 2 and "found '20'; write 20s or 20m" in err
+    assert code == 2 and "found '20'; write ttl: 20m or 20h" in err
     assert "disk_gib: wanted a whole number from 10 to 65,536, found 5" in err
 
 
