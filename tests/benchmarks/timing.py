@@ -10,7 +10,12 @@ import statistics
 import subprocess
 import tempfile
 import time
-from typing import NamedTuple
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RUNS = 5
 
@@ -121,6 +126,17 @@ def further(ours: Figures, theirs: Figures) -> list[Line]:
             f"ours {spent:.3f} s, theirs {spent_there:.3f} s",
         ),
     ]
+
+
+@contextmanager
+def quick_folder() -> Iterator[Path]:
+    """An empty folder, in memory where there is such a place: what is written there waits for no
+    disk.
+    """
+    memory = Path("/dev/shm")
+    where = memory if memory.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="gpus-bench-", dir=where) as folder:
+        yield Path(folder)
 
 
 def busy() -> str:

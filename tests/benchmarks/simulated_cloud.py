@@ -1,0 +1,242 @@
+"""EC2 and Compute Engine on the simulated market, behind the adapter protocol.
+
+Which candidates one call may choose among, and what a refusal means, is the real adapters' own
+code. What their calls are, and in which order, is theirs too, counted here by hand: see `_helpers`.
+Time is the world's clock, which each call moves by what it takes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.adapters.aws import MANIFEST as AWS_MANIFEST
+from providers.adapters.aws import creation
+from providers.adapters.aws import errors as aws_errors
+from providers.adapters.aws import grouping as aws_grouping
+from providers.adapters.gcp import MANIFEST as GCP_MANIFEST
+from providers.adapters.gcp import errors as gcp_errors
+from providers.adapters.gcp import grouping as gcp_grouping
+from providers.errors import QuotaExceeded
+from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Node, Ticket
+from tests.benchmarks.market import GCP, Market, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from providers.adapters.base import Manifest
+    from providers.errors import CloudError
+    from providers.model.machine import CheckLine, Label, Order
+    from providers.model.offer import Candidate, Offer
+    from providers.testing.clock import JumpingClock
+
+AWS = "aws"
+START = 1_800_000_000.0
+"""The clock's time at which the market begins."""
+_NO_QUOTA = {"spot": "MaxSpotInstanceCountExceeded", "on-demand": "VcpuLimitExceeded"}
+_MANIFESTS = {AWS: AWS_MANIFEST, GCP: GCP_MANIFEST}
+
+
+class SimulatedCloud:
+    """One cloud of one market."""
+
+    def __init__(self, name: str, market: Market, clock: JumpingClock) -> None:
+        self.name, self.world = name, "rehearsal"
+        self._market, self._clock = market, clock
+        self._labels: dict[str, tuple[Label, str]] = {}
+        self._pending: dict[str, tuple[float, str, CloudError | None]] = {}
+        """Token -> when the answer is there, the machine or nothing, and why nothing."""
+        self._prepared: set[str] = set()
+
+    def manifest(self) -> Manifest:
+        """The real one, with this in place of its connection."""
+
+        def connect(_world: str, _config: Mapping[str, str], *_rehearsed: object) -> SimulatedCloud:
+            return self
+
+        return _MANIFESTS[self.name]._replace(connect=connect)
+
+    @property
+    def now(self) -> float:
+        """The market's time."""
+        return self._clock.now() - START
+
+    def offers(self) -> Sequence[Offer] | None:
+        return None
+
+    def check(self) -> Sequence[CheckLine]:
+        return ()
+
+    def group(self, candidates: Sequence[Candidate]) -> int:
+        group = gcp_grouping.group if self.name == GCP else aws_grouping.group
+        return group(candidates)
+
+    # Creating
+
+    def submit(self, order: Order) -> Ticket:
+        pools = [_pool(candidate) for candidate in order.candidates]
+        self._helpers(pools[0].region)
+        self._changes(1, creates=True)
+        pool = next((each for each in pools if self._market.obtainable(each, self.now)), None)
+        error = None if pool is not None else self._refusal(order, pools)
+        made = "" if pool is None else self._make(order, pool)
+        took = (
+            self._market.refusal(pools)
+            if pool is None
+            else self._market.seconds("grant_s", pool.region)
+        )
+        if self.name == AWS:
+            self._clock.advance(took)
+            self._changes(1)  # the launch template goes
+            if error is not None:
+                self._changes(1)  # and so does the security group that was made for it
+                self._prepared.discard(pools[0].region)
+                raise error
+            took = 0.0
+        boot = self._market.seconds("boot_s", pool.region) if pool is not None else 0.0
+        self._pending[order.token] = (self.now + took + boot, made, error)
+        return Ticket(order, "waiting", (("token", order.token),))
+
+    def poll(self, ticket: Ticket) -> Ticket:
+        self._call()
+        at, made, error = self._pending[ticket.order.token]
+        if self.now < at:
+            return ticket
+        if error is not None:
+            raise error
+        pool = self._market.machines[made].pool
+        placed = next(each for each in ticket.order.candidates if _pool(each) == pool)
+        return ticket._replace(state="done", placed=placed, handles=(Handle(self.name, made),))
+
+    def resume(self, order: Order) -> Ticket | None:
+        self._call()
+        at, _, error = self._pending.get(order.token, (0.0, "", None))
+        if order.token not in self._pending or (error is not None and self.now >= at):
+            return None
+        return Ticket(order, "waiting", (("token", order.token),))
+
+    def _helpers(self, region: str) -> None:
+        """What precedes the creating call: EC2 is asked for image, network, zones and group, once a
+        region (`surroundings.around`), the owner's security group and its two rules are made, and
+        each fleet's launch template. Google is asked for the region's zones, once.
+        """
+        known = region in self._prepared
+        self._prepared.add(region)
+        if self.name == GCP:
+            self._call(0 if known else 1)
+            return
+        self._call(1 if known else 4)
+        self._changes(1 if known else 4)
+
+    def _make(self, order: Order, pool: Pool) -> str:
+        machine = self._market.claim(pool, self.now)
+        assert machine is not None
+        self._labels[machine.id] = (order.label, order.node_names[0])
+        return machine.id
+
+    def _refusal(self, order: Order, pools: list[Pool]) -> CloudError:
+        first = pools[0]
+        quota = any(self._market.has_quota(pool) for pool in pools)
+        if self.name == GCP:
+            context = gcp_errors.Context(
+                f"gcp {first.region}", "simulated", candidates=order.candidates
+            )
+            if not quota:
+                return gcp_errors.quota_exceeded(
+                    "quotaExceeded", "GPUS", 0.0, first.region, context
+                )
+            code = {"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "none there"}
+            return gcp_errors.from_operation({"error": {"errors": [code]}}, context)
+        code_name = "InsufficientInstanceCapacity" if quota else _NO_QUOTA[first.capacity]
+        error = aws_errors.from_fleet(
+            [
+                {
+                    "ErrorCode": code_name,
+                    "ErrorMessage": "none there",
+                    "LaunchTemplateAndOverrides": {
+                        "Overrides": {
+                            "InstanceType": pool.machine_type,
+                            "AvailabilityZone": pool.zone,
+                        }
+                    },
+                }
+                for pool in pools
+            ],
+            creation.context_of(order)._replace(
+                zone_ids=tuple((pool.zone, pool.zone) for pool in pools)
+            ),
+        )
+        if isinstance(error, QuotaExceeded):
+            self._call()  # how much it is
+            error.limit = "0"
+        return error
+
+    # What exists
+
+    def observe(self, handles: Sequence[Handle]) -> Sequence[Node]:
+        self._call()
+        return [self._node(handle.native_id) for handle in handles]
+
+    def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
+        self._call()
+        wanted = (owner, cluster, generation)
+        return [
+            self._node(machine.id)
+            for machine in self._market.alive(self.now)
+            if machine.id in self._labels
+            and all(
+                want in ("", has)
+                for want, has in zip(wanted, self._labels[machine.id][0], strict=False)
+            )
+        ]
+
+    def delete(self, handle: Handle) -> None:
+        self._changes(1)
+        self._market.release(handle.native_id, self.now)
+
+    def relabel(self, handle: Handle, generation: str) -> None:
+        self._changes(1)
+        label, name = self._labels[handle.native_id]
+        self._labels[handle.native_id] = (label._replace(generation=generation), name)
+
+    def update(self, handle: Handle, change: Mapping[str, object]) -> None:
+        self._changes(1)
+
+    def _node(self, machine: str) -> Node:
+        found = self._market.machines[machine]
+        label, name = self._labels[machine]
+        pool = found.pool
+        status = RUNNING if found.ended > self.now else GONE
+        if status == RUNNING and self._market.preempted(machine, self.now):
+            status = PREEMPTED
+        return Node(
+            Handle(self.name, machine),
+            name,
+            status,
+            label,
+            pool.region,
+            pool.zone,
+            pool.machine_type,
+            capacity=pool.capacity,
+        )
+
+    # Time and counting
+
+    def _call(self, calls: int = 1) -> None:
+        self._clock.advance(calls * self._market.by.call_s)
+
+    def _changes(self, calls: int, *, creates: bool = False) -> None:
+        self._market.mutations += calls
+        if creates:
+            self._market.creates += calls
+        else:
+            self._call(calls)
+
+
+def _pool(candidate: Candidate) -> Pool:
+    return Pool(
+        candidate.provider,
+        candidate.region,
+        candidate.zone,
+        candidate.machine_type,
+        candidate.capacity,
+    )
