@@ -141,6 +141,7 @@ SEE = {
     "prices": "See [Negotiated rates](#negotiated-rates).",
     "network": "They are resources of `pulumi_gcp`.",
     "wait": "See [Waiting](#waiting).",
+    "acquire": "See [wait for capacity](../how-to/wait-for-capacity.md#in-a-stack).",
     "idle_after": "See [budgets](../how-to/budgets.md#idle-machines).",
     "on_loss": "See [Losses](#losses).",
     "state": "See [Stopping](#stopping).",

@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-RETRY_S, RETRY_MAX_S = 60.0, 600.0
-"""After a failure that leaves the place open, such as an answer that was lost: twice as long each
-time.
-"""
-LISTED_S = 300.0
-"""How often a marketplace is listed while nothing acceptable is offered there."""
 STEP_S = 60.0
 """The longest sleep: a machine that was suspended meanwhile notices soon."""
 
@@ -117,13 +111,14 @@ class _Search:
 
     async def run(self, rent: Callable[[], Awaitable[AsyncMachine]]) -> AsyncMachine:
         ask, setup = self.spec.ask(), self.spec.setup()
+        listed = reopening.is_listed(self.world, ask)
         failures = 0
         while True:
             found = await self.world.call("", reopening.look, self.world, ask, setup)
-            due = self._due(found, failures)
+            due = reopening.next_try(found, failures, self.now, self.now, listed=listed)
             last = due >= self.until
             await self._sleep(min(due, self.until), found)
-            if found is None and not last and self._listed():
+            if found is None and not last and listed:
                 failures += 1
                 continue
             try:
@@ -142,25 +137,6 @@ class _Search:
                     raise
                 self.world.report("warning", f"{self.spec.name}: {error}")
             failures += 1
-
-    def _due(self, found: reopening.Reopening | None, failures: int) -> float:
-        """When to try, in the world's time. The first time at once, unless all is known to be sold
-        out.
-        """
-        now = self.now
-        if found is None:
-            return now + LISTED_S if failures and self._listed() else now
-        if found.at > now or not failures:
-            return max(found.at, now)
-        return now + min(RETRY_S * 2.0 ** min(failures - 1, 10), RETRY_MAX_S)
-
-    def _listed(self) -> bool:
-        """Whether a marketplace is among the allowed: what is offered there changes by itself."""
-        able = {name: each.capabilities for name, each in self.world.manifests.items()}
-        ask = self.spec.ask()
-        return any(
-            each.marketplace and ask.allows(name, marketplace=True) for name, each in able.items()
-        )
 
     async def _sleep(self, until: float, found: reopening.Reopening | None) -> None:
         if until <= self.now:

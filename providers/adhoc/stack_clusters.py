@@ -133,6 +133,11 @@ def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple
     return _journaled(world, stack, cluster, lambda journal, name: journal.standing(name, cluster))
 
 
+def waiting(world: str | None = None, stack: str = "") -> tuple[Declared, ...]:
+    """What stacks wait for, or have given up, as far as this machine's journal knows."""
+    return _journaled(world, stack, "", lambda journal, name: journal.waiting(name))
+
+
 def stacks(world: str | None = None) -> frozenset[str]:
     """The names of the stacks that this machine's journal has met."""
     if not (home() / JOURNAL_FILE).exists():

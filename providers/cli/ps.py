@@ -13,7 +13,7 @@ from providers.cli.options import settings_of
 from providers.cli.output import table
 from providers.engine import budget
 from providers.engine.messages import moment
-from providers.engine.record import ON_DONE
+from providers.engine.record import GAVE_UP, ON_DONE
 from providers.errors import Problem, SpecError
 from providers.model import duration
 from providers.model.money import per_hour, usd
@@ -35,7 +35,8 @@ def ps(options: argparse.Namespace) -> int:
     found = (
         () if options.stack else provision.find(world=options.world, settings=settings_of(options))
     )
-    stacks = stack_clusters.known(options.world, options.stack or "")
+    where = (options.world, options.stack or "")
+    stacks = (*stack_clusters.known(*where), *stack_clusters.waiting(*where))
     if options.stack and not stacks:
         require_stack(options.stack)
     if options.json:
@@ -172,6 +173,9 @@ def _ends(one: stack_clusters.Declared) -> str:
     """When it ends, at the latest where that is all that is known; of what has ended when that was
     seen, or what ends what is left of it.
     """
+    if (search := one.record.search) is not None:
+        gave_up = "gave up" if one.record.status == GAVE_UP else "gives up"
+        return f"{gave_up} {moment(search.until)}"
     if one.runs_on:
         return (
             "its job is over: by destroy only"

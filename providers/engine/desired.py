@@ -27,6 +27,15 @@ def ttl(spec: ClusterSpec, entry: int) -> int | None:
     return spec.setup.ttl_s if own is None else own
 
 
+class Acquire(NamedTuple):
+    """How long a search for capacity goes on, in seconds. `asked` tells one declaration from
+    another.
+    """
+
+    within_s: float
+    asked: str
+
+
 class ClusterSpec(NamedTuple):
     """One cluster of one stack, as declared. `owner` is the stack's random id; `fingerprint` says
     what the machine is, policy left out.
@@ -36,7 +45,7 @@ class ClusterSpec(NamedTuple):
     and, where it is `checked`, for a probe with it (see `providers.engine.readiness.access`).
     `accept` is `off`, or how the machines are measured before they count as launched (see
     `providers.engine.readiness.acceptance`). `budget` is what the stack may still spend this month;
-    None for no limit.
+    None for no limit. `acquire`: where every place is sold out, it waits for capacity.
     """
 
     owner: str
@@ -48,3 +57,4 @@ class ClusterSpec(NamedTuple):
     ready: str = ""
     budget: Budget | None = None
     accept: str = "off"
+    acquire: Acquire | None = None

@@ -60,6 +60,9 @@ SAID = {
 OF_ACCOUNT = {"NotConfigured", "BadCredentials", "InsufficientFunds"}
 """Ends of attempts that no wait changes."""
 
+NO_ROOM = {"NoCapacity", "OfferGone"}
+"""Ends of attempts that a wait may change."""
+
 LIMIT = "its machines were ended by their own limit before it said how it ended"
 """Of a job, in place of an exit code."""
 

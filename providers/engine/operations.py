@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from providers.engine import keys
 from providers.engine.journal import orders as order_table
-from providers.engine.launch.buy import buy, check_pinned, made_ready
+from providers.engine.launch.buy import check_pinned, made_ready
+from providers.engine.launch.search import buy_or_wait, note_wait
 from providers.engine.launch.taken_over import confirmed
 from providers.engine.messages import trimmed
 from providers.engine.readiness import access
@@ -74,8 +75,11 @@ async def create(world: World, spec: ClusterSpec, generation: str) -> ClusterRec
                     known = assumed(world, adopted, able)
                     edited = await edit(world, known, able, another_workload, stop)
                     if (ready := await made_ready(world, edited, able, stop)) is not None:
+                        note_wait(world, ready, spec)
                         return await confirmed(world, ready, stop, ready.handles)
-                return await confirmed(world, await buy(world, able, generation, stop), stop)
+                bought = await buy_or_wait(world, able, generation, stop)
+                note_wait(world, bought, spec)
+                return await confirmed(world, bought, stop)
 
     async def undo(record: ClusterRecord) -> None:
         async def undone(world: World) -> None:
@@ -144,6 +148,7 @@ async def update(world: World, record: ClusterRecord, spec: ClusterSpec) -> Clus
             world, record.owner, record.cluster, record.generation, BUY_PATIENCE_S, stop
         ):
             after = (await converge(world, record, await access.equipped(world, spec), stop))[0]
+            note_wait(world, after, spec, record)
             return await confirmed(world, after, stop, (*record.handles, *record.leftovers))
 
     return await shielded(world, work, None)
@@ -167,6 +172,7 @@ async def reclaim(world: World, record: ClusterRecord, spec: ClusterSpec) -> Clu
                 if taken or now.reasons or condition_of(now) in AT_REST
                 else await upgrade_placement(world, now, able, stop)
             )
+            note_wait(world, after, spec, record)
             return await confirmed(world, after, stop, (*record.handles, *record.leftovers))
 
     return await shielded(world, work, None)
@@ -192,6 +198,8 @@ async def delete(world: World, record: ClusterRecord) -> None:
         ):
             await end(world, record)
             world.journal.destroyed(world.name, record.owner, record.cluster, record.generation)
+            if record.search is not None:
+                world.journal.waits_no_more(world.name, record.owner, record.cluster)
             keys.tidied(world, record.owner, record.cluster)
 
     await shielded(
@@ -227,6 +235,7 @@ async def settle(
                 await asyncio.to_thread(world.leases.check, world.name, owner)
             found = await end_all(world, owner, previous)
             world.journal.destroyed(world.name, owner)
+            world.journal.waits_no_more(world.name, owner)
             keys.forget(world.name, owner)
             if world.leases is not None:
                 await asyncio.to_thread(world.leases.forget, world.name, owner)

@@ -41,6 +41,12 @@ DEGRADED, UNSETTLED = "degraded", "unsettled"
 something may exist that is not known yet.
 """
 
+WAITING, GAVE_UP = "waiting", "gave-up"
+"""Nothing runs. waiting: every place is sold out, and they are asked again. gave-up: the time for
+that is over.
+"""
+SEARCHING = (WAITING, GAVE_UP)
+
 DONE = (ENDED, FAILED)
 """How a job ends. It is done then, well or not: nothing is bought for it again."""
 HEALTHY = (PENDING, QUEUED, STARTING, RUNNING)
@@ -69,6 +75,43 @@ _LABEL = "mark"
 """The stored name of a machine's label, which earlier versions wrote and read too."""
 _NATIVE = frozenset({"terminated", "stopped", "stopping", "shutting-down", "running", "deleted"})
 """Statuses as clouds name them, which say no more than the product's own words for them."""
+
+
+class Search(NamedTuple):
+    """A search for capacity, of a cluster that waits for it. Times are in seconds since the epoch.
+
+    `until`: when it is given up. `tries`: how many places refused, in how many `rounds`, the last
+    of which was at `tried_at`. `next_at`: when the first place is asked again, and `where` that is.
+    `asked` tells the declaration.
+    """
+
+    since: float
+    until: float
+    asked: str
+    tries: int = 0
+    rounds: int = 0
+    tried_at: float = 0.0
+    next_at: float = 0.0
+    where: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, in whole seconds; `from_dict` reads it."""
+        return {
+            name: round(value) if isinstance(value, float) else value
+            for name, value in self._asdict().items()
+            if value
+        }
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any] | None) -> Search | None:
+        """Reads `to_dict`'s form, of which Pulumi's wire makes floats; None for none."""
+        if not raw:
+            return None
+        found = {
+            name: type(default)(raw.get(name) or default)
+            for name, default in cls(0.0, 0.0, "")._asdict().items()
+        }
+        return cls(**found)
 
 
 class ClusterRecord(NamedTuple):
@@ -115,6 +158,8 @@ class ClusterRecord(NamedTuple):
     """Done or ended, and what is left of its machines is for the next update to delete. A look says
     so; nothing else does.
     """
+    search: Search | None = None
+    """Of a cluster that waits for capacity, or has given up."""
 
     @property
     def provider(self) -> str:
@@ -153,6 +198,10 @@ class ClusterRecord(NamedTuple):
         out["applied"] = [list(pair) for pair in self.applied]
         out["account"] = account_out(self.account)
         out["bought"] = [list(pair) for pair in self.bought]
+        if self.search is None:
+            del out["search"]
+        else:
+            out["search"] = self.search.to_dict()
         return out
 
     @classmethod
@@ -177,6 +226,7 @@ class ClusterRecord(NamedTuple):
         known["applied"] = tuple((str(key), str(value)) for key, value in raw.get("applied") or ())
         known["account"] = account_in(raw.get("account"))
         known["bought"] = bought_in(raw.get("bought") or ())
+        known["search"] = Search.from_dict(raw.get("search"))
         own = {name: known[name] for name in cls._fields if name in known}
         return cls(**own).with_terms(known)
 

@@ -72,6 +72,8 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
     if cluster.on_ttl == "keep" and cluster.ttl is None and cluster.idle_after is None:
         problems.append(Problem("on_ttl", "a ttl to end", "none", "set ttl, or leave on_ttl out"))
     seconds_of(cluster.idle_after, "idle_after", problems, asks.TTL_LEAST_S)
+    if cluster.acquire is not None:
+        seconds_of(cluster.acquire.within, "acquire.within", problems, asks.TTL_LEAST_S)
     for index, override in enumerate(cluster.prices.overrides):
         if override.capacity and override.capacity not in asks.CAPACITIES:
             problems.append(

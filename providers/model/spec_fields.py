@@ -217,6 +217,14 @@ class Tls(Strict):
     )
 
 
+class Acquire(Strict):
+    """What happens where every place is sold out: the cluster waits for capacity."""
+
+    within: Duration = Field(
+        description="How long `gpus watch`, and each `up`, go on looking. Then they give up."
+    )
+
+
 class Triggers(Strict):
     """How often `gpus rerun` and `gpus reclaim` asked for a new run and for the preferred choice.
     Those commands write it; a change of it is what an `up` acts on.
@@ -341,6 +349,13 @@ class ClusterFields(Strict):
     wait: Duration = Field(
         default="15m", description="How long one place may keep you waiting, loading included."
     )
+    acquire: Acquire | None = Field(
+        default=None,
+        description=(
+            "`{within: 12h}`: where every place is sold out, the cluster waits for capacity for so"
+            " long, and the `up` does not fail."
+        ),
+    )
     ttl: Duration | None = Field(
         default=None, description="The cloud itself ends the machine after this long."
     )
@@ -434,6 +449,7 @@ class ClusterFields(Strict):
 
 
 _PARTS: dict[str, type[BaseModel]] = {
+    "acquire": Acquire,
     "Fallback": Fallback,
     "Gpu": Gpu,
     "overrides": Override,

@@ -117,7 +117,7 @@ def cluster(
     edit. `outgrown` says why what runs can't take another workload; it is asked only where that is
     run on the present machine.
     """
-    from providers.engine.reconcile.condition import condition_of
+    from providers.engine.reconcile.condition import NOTHING_YET, condition_of
     from providers.engine.reconcile.on_preview import DiffCase
     from providers.engine.reconcile.steps import STEPS
     from providers.engine.record import UNTOLD
@@ -140,6 +140,9 @@ def cluster(
         reasons["workload"] = "other volumes need a new machine"
     if "options" in changed and _other_options(old, new, record, in_place):
         reasons["options"] = f"another setting of {record.provider} needs a new machine"
+    if condition_of(record) in NOTHING_YET:
+        # There is nothing to replace: what is looked for is another from now on.
+        reasons = {key: text for key, text in reasons.items() if key in IDENTITY}
     changes = [line for key in changed for line in _lines(key, old, new, replaces=key in reasons)]
     if new.get("state") == "stopped" and "state" not in changed and record.status == "running":
         # Somebody started it.

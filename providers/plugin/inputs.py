@@ -8,10 +8,13 @@ or the engine's loop.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.engine.desired import Acquire
 from providers.errors import Problem, SpecError
-from providers.model import secret
+from providers.model import duration, secret
 from providers.model.stack import world_problem
 from providers.plugin.budget import problems as budget_problems
 from providers.plugin.properties import UNKNOWN
@@ -214,7 +217,18 @@ def cluster_spec_of(values: Mapping[str, Any]) -> ClusterSpec:
         spec.fingerprint(),
         ready=ready,
         accept=spec.accept,
+        acquire=_acquire(spec, values),
     )
+
+
+def _acquire(spec: Cluster, values: Mapping[str, Any]) -> Acquire | None:
+    """How long to wait for capacity; any edit of the cluster makes it another search."""
+    if spec.acquire is None:
+        return None
+    asked = {key: value for key, value in values.items() if key not in OWN}
+    text = json.dumps(asked, sort_keys=True, default=str)
+    within_s = duration.seconds(spec.acquire.within)
+    return Acquire(within_s, hashlib.sha256(text.encode()).hexdigest()[:12])
 
 
 def setup(spec: Cluster, values: Mapping[str, Any]) -> Setup:

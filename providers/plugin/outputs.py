@@ -93,6 +93,8 @@ def write(
         own["bought"] = dict(record.bought)
     if record.to_release:
         own["to_release"] = True
+    if record.search is not None:
+        own["search"] = record.search.to_dict()
     if record.leftovers:
         own["leftovers"] = [list(pair) for pair in record.leftovers]
     if record.applied:
@@ -165,7 +167,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
     """The record that the state's outputs and the resource's id describe. Attempts and single
     machines are in the journal and left out.
     """
-    from providers.engine.record import ClusterRecord, account_in, bought_in
+    from providers.engine.record import ClusterRecord, Search, account_in, bought_in
 
     world, owner, cluster, generation = parse_id(resource)
     own = outputs.get("record") or {}
@@ -197,6 +199,7 @@ def read(resource: str, outputs: Mapping[str, Any]) -> ClusterRecord:
         detail=str(outputs.get("detail", "")),
         bought=bought_in((own.get("bought") or {}).items()),
         to_release=bool(own.get("to_release")),
+        search=Search.from_dict(own.get("search")),
     ).with_terms(terms)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from providers.model import duration
 from providers.model.machine import STOPPED
 from providers.model.money import per_hour, usd
 
@@ -204,7 +205,7 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
 
     record = seen.record
     if record is None or not record.provider:
-        found = (("max_spend", seen.limit), ("also", also))
+        found = (("max_spend", seen.limit), ("also", also), ("acquire", _waits(seen)))
         return CurrentCost(0, "", facts=tuple(fact for fact in found if fact[1]))
     facts = (
         ("because", seen.reason if seen.action == REPLACE else ""),
@@ -224,6 +225,25 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
         kept if text.startswith(NOTHING) else None,
         "if rerun" if over else "if lost",
     )
+
+
+def _waits(seen: PreviewContext) -> str:
+    """What happens where every place is sold out; of a cluster that waits already, or has given
+    up, what the `up` does. Nothing where the declaration does not wait.
+    """
+    from providers.engine.reconcile.condition import NOTHING_YET, condition_of
+    from providers.engine.reconcile.on_preview import PreviewCase
+    from providers.engine.reconcile.steps import STEPS
+
+    record, asked = seen.record, seen.inputs.get("acquire")
+    if record is not None and (condition := condition_of(record)) in NOTHING_YET:
+        step = STEPS[condition]
+        return (step.replaced if seen.action == REPLACE else step.preview)(PreviewCase(record))
+    if not isinstance(asked, dict):
+        return ""
+    within = asked.get("within")
+    long = duration.text(duration.seconds(within)) if isinstance(within, (str, float)) else within
+    return f"sold out everywhere: waits, and `gpus watch` goes on looking for {long}"
 
 
 def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str:

@@ -90,6 +90,12 @@ _TYPES: dict[str, Any] = {
         },
         "required": ["provider", "price_usd_per_hour"],
     },
+    "gpu:index:Acquire": {
+        "type": "object",
+        "description": "What happens where every place is sold out.",
+        "properties": {"within": _DURATION},
+        "required": ["within"],
+    },
     "gpu:index:Prices": {
         "type": "object",
         "description": "What you know better than the catalog.",
@@ -113,6 +119,7 @@ SPEC_INPUTS: dict[str, Any] = {
     "accept_suspect_prices": _BOOLEAN,
     "prices": _ref("Prices"),
     "wait": _DURATION,
+    "acquire": _ref("Acquire"),
     "ttl": _DURATION,
     "on_ttl": _STRING,
     "idle_after": _DURATION,
@@ -155,7 +162,8 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "world": _WORLD,
     "status": _described(
         _STRING,
-        "`running`, `queued`, `degraded`, `preempted`, `ended`, `failed`, `stopped`, `gone` ...",
+        "`running`, `queued`, `waiting` (for capacity), `gave-up`, `degraded`, `preempted`,"
+        " `ended`, `failed`, `stopped`, `gone` ...",
     ),
     "detail": _described(
         _STRING,

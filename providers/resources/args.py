@@ -72,6 +72,12 @@ class TlsArgs(TypedDict, total=False):
     certificate: TextMap
 
 
+class AcquireArgs(TypedDict):
+    """How long a cluster waits for capacity."""
+
+    within: Duration
+
+
 class CheckpointArgs(TypedDict, total=False):
     """What is kept of a run, and where."""
 
@@ -182,6 +188,7 @@ class ClusterArgs(TypedDict, total=False):
     accept_suspect_prices: Flag
     prices: PricesArgs
     wait: Duration
+    acquire: AcquireArgs
     ttl: Duration
     on_ttl: Input[Literal["release", "keep"]]
     idle_after: Duration

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.engine.own_machine import of_machine
+from providers.engine.record import WAITING
 from providers.errors import GpusError
 from providers.model.worlds import REHEARSAL
 from providers.watch.idle import ended
@@ -107,7 +108,7 @@ class Watch:
                     began, BUSY, f"another update is under way, and had not ended in time: {error}"
                 )
             except Failed as error:
-                result = Round(began, FAILED, str(error), lines=error.lines)
+                result = Round(began, FAILED, str(error), clusters=self._known(), lines=error.lines)
             except OSError as error:
                 # A full disk may have room again in a later round.
                 result = Round(began, FAILED, of_machine(error))
@@ -120,6 +121,13 @@ class Watch:
             line = f"max_spend: {sums} this month; nothing is bought, what runs goes on"
             result = result._replace(lines=(line, *result.lines))
         return result._replace(seconds=round(self._now() - began, 1), spending=spending)
+
+    def _known(self) -> tuple[dict[str, Any], ...]:
+        """The clusters after a run that failed; none where the state cannot be read either."""
+        try:
+            return _clusters(self._stack.state())
+        except GpusError:
+            return ()
 
     def _round(self, began: float) -> Round:
         state = self._stack.state()
@@ -171,8 +179,14 @@ class Watch:
                 _clusters(after),
                 (*idle.lines, *done.lines),
             )
-        changed = ", ".join(f"{name} ({operation})" for name, operation in done.operations.items())
-        text = f"changed {changed}" if changed else "nothing to do"
+        looks = _waiting(state) & _waiting(after)
+        changed = ", ".join(
+            f"{name} ({operation})"
+            for name, operation in done.operations.items()
+            if name not in looks
+        )
+        nothing = f"still looking for {', '.join(sorted(looks))}" if looks else "nothing to do"
+        text = f"changed {changed}" if changed else nothing
         if idle.ended:
             text = (
                 f"released {', '.join(idle.ended)}, which had nothing to"
@@ -256,6 +270,11 @@ def _launches(cluster: Any) -> set[tuple[str, str]]:
     then.
     """
     return {(cluster.name, str(handle)) for handle in cluster.outputs.get("handles") or ()}
+
+
+def _waiting(state: State) -> set[str]:
+    """The clusters that wait for capacity."""
+    return {cluster.name for cluster in state.clusters if cluster.status == WAITING}
 
 
 def _moment(text: str) -> float:

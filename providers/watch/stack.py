@@ -25,6 +25,7 @@ from pulumi.automation.errors import (
 )
 from semver import VersionInfo
 
+from providers.engine.record import WAITING
 from providers.errors import GpusError, Problem, SpecError
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ class State(NamedTuple):
 
 class Run(NamedTuple):
     """What a preview or an update came to: operations on clusters by name, those of them that get
-    machines for it (what is made, replaced, or has something to repair), and the warnings and
-    errors, one line each.
+    machines for it (what is made, replaced, has something to repair, or waits for capacity), and
+    the warnings and errors, one line each.
     """
 
     operations: Mapping[str, str]
@@ -195,7 +196,7 @@ class Stack:
                 )
                 if operation not in _SILENT and operations.get(name) not in _MAKES:
                     operations[name] = operation
-                if operation == "update" and step.old is not None and step.old.init_errors:
+                if operation == "update" and step.old is not None and _may_buy(step.old):
                     repairs.add(name)
             note = event.diagnostic_event
             if note is not None and note.severity in ("warning", "error") and not note.ephemeral:
@@ -279,6 +280,11 @@ class _Cli:
         if code != 0:
             raise create_command_error(result)
         return result
+
+
+def _may_buy(old: Any) -> bool:
+    """Whether an update gets machines for a cluster: it has something to repair, or waits."""
+    return bool(old.init_errors) or (old.outputs or {}).get("status") == WAITING
 
 
 def _read(stream: Any, callback: Callable[[str], Any] | None, into: list[str]) -> None:

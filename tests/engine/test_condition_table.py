@@ -4,12 +4,17 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from providers.engine.reconcile.condition import Condition, classify, condition_of
+from providers.engine.reconcile.condition import (
+    NOTHING_YET,
+    Condition,
+    classify,
+    condition_of,
+)
 from providers.engine.reconcile.observe import Observation
 from providers.engine.reconcile.on_preview import DiffCase, PreviewCase
 from providers.engine.reconcile.status import REPLACE_ALL, REPLACE_NODE, REPORT
 from providers.engine.reconcile.steps import STEPS
-from providers.engine.record import DEGRADED, UNSETTLED, ClusterRecord
+from providers.engine.record import DEGRADED, GAVE_UP, UNSETTLED, WAITING, ClusterRecord
 from providers.model.machine import (
     DRIFTED,
     ENDED,
@@ -162,7 +167,7 @@ def _observations():
     shapes = [
         statuses for size in (0, 1, 2) for statuses in combinations_with_replacement(STATUSES, size)
     ]
-    previous = (RUNNING, ENDED, FAILED, DEGRADED, UNSETTLED)
+    previous = (RUNNING, ENDED, FAILED, DEGRADED, UNSETTLED, WAITING, GAVE_UP)
     left = ((), (Handle("alpha", "r/9"),))
     beside = ((), (node(RUNNING, 7),), (node(PREEMPTED, 8),))
     for statuses, kind, policy, applied, status, leftovers, extra in product(
@@ -209,7 +214,10 @@ def test_preview_has_words_for_each_condition_that_a_record_shows() -> None:
             case = PreviewCase(given, new, policy)
             for text in (step.preview(case), step.replaced(case)):
                 assert (
-                    (text and "alpha" in text) or "`gpus rerun" in text or "beside the rest" in text
+                    (text and "alpha" in text)
+                    or "`gpus rerun" in text
+                    or "beside the rest" in text
+                    or condition in NOTHING_YET
                 )
 
 

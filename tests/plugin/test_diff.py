@@ -78,6 +78,7 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit) -> No
         {"rank": "price"},
         {"max_price_per_hour": 1},
         {"wait": "1m"},
+        {"acquire": {"within": "12h"}},
         {"labels": {"a": "b"}},
         {"prices": {"overrides": [{"provider": "gcp", "price_usd_per_hour": 1}]}},
         {"settings": {"gcp": {"project": "other"}}},
@@ -265,6 +266,7 @@ def test_every_input_has_a_row() -> None:
         "marketplaces",
         "accept_suspect_prices",
         "accept",
+        "acquire",
         "replicas",
         "tls",
     }
@@ -278,6 +280,20 @@ def test_what_may_be_bought_is_policy_for_what_runs() -> None:
     for edit in ({"marketplaces": True}, {"accept_suspect_prices": True}, {"rank": "preference"}):
         made = verdict(edit)
         assert made.changes and not made.replaces and not made.later
+
+
+@pytest.mark.parametrize("status", ["waiting", "gave-up"])
+def test_edit_of_what_waits_for_capacity_replaces_nothing(status) -> None:
+    """There is nothing to replace: it is looked for by the new declaration. One that waits is
+    updated without an edit too.
+    """
+    waits = {"status": status}
+    for edit in ({"gpu": "T4:1"}, {"disk_gib": 900}, {"triggers": {"rerun": 1}}):
+        made = verdict(edit, waits, satisfied=False)
+        assert made.changes and not made.replaces
+    assert verdict({"cluster": "b"}, waits).replaces
+    unedited = verdict({}, waits)
+    assert [each.path for each in unedited.changes] == (["status"] if status == "waiting" else [])
 
 
 def test_what_is_done_about_a_loss_is_policy() -> None:

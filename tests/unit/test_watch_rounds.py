@@ -218,12 +218,21 @@ def test_a_lock_is_waited_for_and_then_everything_is_looked_at_anew() -> None:
 
 def test_a_failure_is_a_line_and_the_next_round_comes() -> None:
     """What Pulumi or the plugin said is the round's text and lines."""
-    found = played(Played(state(), fails=[Failed(("train: none was acquired", "allow more"))]))
+    there = state(("train", "gave-up", "", ""))
+    found = played(Played(there, fails=[Failed(("train: none was acquired", "allow more"))]))
     assert (found.result, found.text, found.lines) == (
         "failed",
         "train: none was acquired",
         ("train: none was acquired", "allow more"),
     )
+    assert [each["status"] for each in found.clusters] == ["gave-up"]
+
+
+def test_cluster_that_waits_is_looked_for_and_no_change() -> None:
+    """Until it is acquired, which is a purchase."""
+    waits = state(("train", "waiting", "", ""))
+    found = played(Played(waits, operations={"train": "update"}))
+    assert (found.result, found.text) == ("unchanged", "still looking for train")
 
 
 def test_a_failure_before_pulumi_began_is_told_in_its_words() -> None:

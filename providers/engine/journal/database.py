@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 10.0
 """How long a process waits for another one that is writing."""
-_VERSION = 7
+_VERSION = 8
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -66,6 +66,8 @@ CREATE TABLE IF NOT EXISTS volume_spells (
   spec TEXT NOT NULL, account TEXT NOT NULL, micro_usd INTEGER, price_as_of TEXT NOT NULL,
   began_at REAL NOT NULL, ended_at REAL, kept INTEGER NOT NULL,
   PRIMARY KEY (world, owner, name, began_at));
+CREATE TABLE IF NOT EXISTS waits (world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL,
+  record TEXT NOT NULL, PRIMARY KEY (world, owner, cluster));
 CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, backend TEXT NOT
   NULL, PRIMARY KEY (world, owner));
 """

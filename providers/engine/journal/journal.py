@@ -15,6 +15,7 @@ from providers.engine.journal import orders as _orders
 from providers.engine.journal import owners as _owners
 from providers.engine.journal import placements as _placements
 from providers.engine.journal import volumes as _volumes
+from providers.engine.journal import waits as _waits
 from providers.engine.journal.database import Database
 
 
@@ -72,6 +73,10 @@ class Journal(Database):
     gone_volume = _volumes.gone_volume
     forget_volumes = _volumes.forget_volumes
     volume_spells = _volumes.volume_spells
+
+    waits = _waits.waits
+    waits_no_more = _waits.waits_no_more
+    waiting = _waits.waiting
 
     owned = _owners.owned
     owners = _owners.find

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from providers.planner.plan import Plan
 
 
+RETRY_S, RETRY_MAX_S = 60.0, 600.0
+"""After a failure that leaves the place open, such as an answer that was lost: twice as long each
+time.
+"""
+LISTED_S = 300.0
+"""How often a marketplace is listed while nothing acceptable is offered there."""
+
+
 class Reopening(NamedTuple):
     """The place that may be asked next: at `at`, in seconds since the epoch on the world's clock.
     `places` are all that could serve.
@@ -60,3 +68,24 @@ def look(world: World, ask: Ask, setup: Setup) -> Reopening | None:
     seen = insistent(world, ask, setup)
     plan = seen.plan(ask, setup=setup)
     return reopening(plan, world.journal.blocks(world.name), world.clock.now())
+
+
+def next_try(
+    found: Reopening | None, rounds: int, tried_at: float, now: float, *, listed: bool
+) -> float:
+    """When to ask again, after so many rounds in vain, the last of which ended at `tried_at`. The
+    first time at once, unless everything is known to be sold out. `listed`: see `is_listed`.
+    """
+    if found is None:
+        return tried_at + LISTED_S if rounds and listed else now
+    if found.at > now or not rounds:
+        return max(found.at, now)
+    return tried_at + min(RETRY_S * 2.0 ** min(rounds - 1, 10), RETRY_MAX_S)
+
+
+def is_listed(world: World, ask: Ask) -> bool:
+    """Whether a marketplace is among the allowed: what is offered there changes by itself."""
+    able = {name: each.capabilities for name, each in world.manifests.items()}
+    return any(
+        each.marketplace and ask.allows(name, marketplace=True) for name, each in able.items()
+    )

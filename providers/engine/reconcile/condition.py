@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.reconcile import drift
 from providers.engine.reconcile.placements import Replacement, joined, replacement
 from providers.engine.reconcile.status import REPLACE_ALL, with_status
-from providers.engine.record import DEGRADED, UNSETTLED, ClusterRecord, finished, kept_stopped
+from providers.engine.record import (
+    DEGRADED,
+    GAVE_UP,
+    SEARCHING,
+    UNSETTLED,
+    WAITING,
+    ClusterRecord,
+    finished,
+    kept_stopped,
+)
 from providers.model.machine import (
     ENDED,
     FAILED,
@@ -57,6 +66,10 @@ class Condition(StrEnum):
     GONE = "gone"
     MOVED = "moved"
     """Lost, and a run that was cut short has placed it anew elsewhere."""
+    WAITING = "waiting"
+    """Every place is sold out, and they are asked again."""
+    GAVE_UP = "gave-up"
+    """The time for that is over."""
     UNSETTLED = "unsettled"
     """Its machines are gone or not known, and something of it may still exist."""
 
@@ -73,6 +86,8 @@ _BY_STATUS = {
     STOPPED: Condition.HALTED,
     ENDED: Condition.ENDED,
     GONE: Condition.GONE,
+    WAITING: Condition.WAITING,
+    GAVE_UP: Condition.GAVE_UP,
     UNSETTLED: Condition.UNSETTLED,
 }
 LOST = frozenset(
@@ -87,8 +102,12 @@ LOST = frozenset(
 """Where a whole placement among the orphans is taken over in its stead."""
 OVER = frozenset({Condition.ENDED, Condition.DONE})
 """It has ended as it should: no other placement is bought in its stead."""
-AT_REST = OVER | {Condition.HALTED, Condition.STOPPED}
-"""It is over, or stopped and kept: what is preferred is not bought in its stead either."""
+NOTHING_YET = frozenset({Condition.WAITING, Condition.GAVE_UP})
+"""It was never acquired."""
+AT_REST = OVER | NOTHING_YET | {Condition.HALTED, Condition.STOPPED}
+"""There is nothing that what is preferred could be bought in the stead of: it is over, stopped and
+kept, or was never acquired.
+"""
 
 
 class Classified(NamedTuple):
@@ -128,8 +147,8 @@ def classify(
     `on_loss` is the declaration's: with `report`, a partial loss leaves no reason to act.
     """
     if not observation.complete:
-        if record.status == GONE and not observation.pending:
-            return Classified(Condition.GONE, record)
+        if record.status in SEARCHING or (record.status == GONE and not observation.pending):
+            return Classified(condition_of(record), record)
         queued = record.status == QUEUED
         return Classified(Condition.QUEUED if queued else Condition.UNSETTLED, record)
     leftovers = observation.leftovers
@@ -152,6 +171,8 @@ def classify(
     if found is not None and lost:
         return _moved(observation, extra, found, now)
     orphans = (*extra, *observation.foreign)
+    if after is None and record.status in SEARCHING and not leftovers:
+        return Classified(condition_of(record), record, orphans)
     if after is None and not leftovers and not extra:
         return Classified(condition, before._replace(status=GONE, machines=(), reasons=()))
     if after is None:

@@ -90,7 +90,7 @@ async def _settle_orders(
             kept = record._replace(
                 status=made.status, reasons=made.reasons, leftovers=made.leftovers
             )
-            return (kept if keep else made), False
+            return (kept if keep else made._replace(search=record.search)), False
         if not keep:
             record = made
             world.journal.launched(record)

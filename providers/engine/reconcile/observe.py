@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.journal import orders as order_table
 from providers.engine.readiness.workload import observed
-from providers.engine.record import UNSETTLED
+from providers.engine.record import SEARCHING, UNSETTLED
 from providers.engine.runtime.accounts import adapter_of, by_adapter, home_of
 from providers.engine.runtime.tasks import repeated
 from providers.errors import CloudError
@@ -67,7 +67,7 @@ async def observe(world: World, record: ClusterRecord, *, updates: bool = False)
     orders = _orders(world, record)
     if not (updates or record.handles or record.leftovers):
         observation = Observation(orders=orders, complete=False)
-        if observation.pending or record.status in (GONE, UNSETTLED):
+        if observation.pending or record.status in (GONE, UNSETTLED, *SEARCHING):
             return observation._replace(ticket=await _polled(world, record, observation.pending))
     nodes: tuple[Node, ...] = ()
     if record.handles or not updates:

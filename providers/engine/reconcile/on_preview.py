@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.messages import rerun_command
+from providers.engine.messages import moment, rerun_command
 from providers.engine.reconcile import drift
 from providers.engine.reconcile.status import REPLACE_ALL, REPLACE_NODE, REPORT
 from providers.model import duration
@@ -148,6 +148,21 @@ def stays_done(case: PreviewCase) -> str:
     return f"{NOTHING}: the job {how}, nothing runs; {again} starts another"
 
 
+def looks_again(case: PreviewCase) -> str:
+    """When the next place is asked, and until when."""
+    search = case.record.search
+    when = (
+        f": next look {moment(search.next_at)}, gives up {moment(search.until)}" if search else ""
+    )
+    return f"still looking{when}; nothing runs, nothing is billed"
+
+
+def given_up(case: PreviewCase) -> str:
+    """That nothing is asked, and what looks anew."""
+    why = f" ({case.record.detail})" if case.record.detail else ""
+    return f"{NOTHING}: gave up{why}; an edit, or {rerun_command(case.record.cluster)}, looks anew"
+
+
 # What a replacement takes away
 
 
@@ -191,6 +206,11 @@ def replaced_ended(case: PreviewCase) -> str:
     return f"REPLACES {what(record)}, which ended{at} by its ttl; +{per_hour(case.new_micro_usd)}"
 
 
+def looks_anew(case: PreviewCase) -> str:
+    """Nothing goes for it."""
+    return f"looks for {case.record.cluster} anew, of which nothing runs"
+
+
 def replaced_done(case: PreviewCase) -> str:
     """Nothing that runs goes for it."""
     new = per_hour(case.new_micro_usd)
@@ -213,6 +233,11 @@ def taken_back(case: DiffCase) -> Difference:
     owned = manifest is not None and manifest.capabilities.owned
     why = (case.record.detail or "it was lost") if owned else "the cloud took it back"
     return Difference(("status",), replaces=True, because=why)
+
+
+def asked_again(case: DiffCase) -> Difference:  # noqa: ARG001 (a column's functions are alike)
+    """Updated by each `up`, which decides whether it is time."""
+    return Difference(("status",))
 
 
 def unless_it_serves(case: DiffCase) -> Difference:

@@ -149,6 +149,12 @@ def gone(case: ReadCase) -> None:
     case.released()
 
 
+def waits(case: ReadCase) -> ClusterRecord:
+    """Says until when it waits, and who goes on looking."""
+    case.report("info", f"{case.after.status}: {case.after.detail}")
+    return case.after
+
+
 def moved(case: ReadCase) -> ClusterRecord:
     """Takes the new placement for the cluster's; what remains of the previous one must go."""
     world, before, after = case.world, case.before, case.after

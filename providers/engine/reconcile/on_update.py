@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.messages import why_ended
 from providers.engine.reconcile import drift
-from providers.engine.reconcile.condition import Classified, Condition, classify, condition_of
+from providers.engine.reconcile.condition import (
+    NOTHING_YET,
+    Classified,
+    Condition,
+    classify,
+    condition_of,
+)
 from providers.engine.reconcile.lost_place import block_lost_place
 from providers.engine.reconcile.status import REPLACE_NODE, REPORT
 from providers.engine.record import UNTOLD, to_release
@@ -161,6 +167,16 @@ async def replace(case: UpdateCase) -> ClusterRecord:
     return await place_anew(case.world, case.before, case.spec, _why(case), case.stop)
 
 
+async def look_again(case: UpdateCase) -> ClusterRecord:
+    """Asks the places that may have room by now, and acquires the first that has."""
+    from providers.engine.launch.search import look_again as again
+
+    _refuse_stop(case)
+    if (stuck := await _release_leftovers(case)) is not None:
+        return stuck
+    return await again(case.world, case.after, case.spec, case.stop)
+
+
 async def start_or_replace(case: UpdateCase) -> ClusterRecord:
     """Takes it for stopped where the declaration has it stopped by now; else replaces it."""
     return await (rest(case) if case.stops else replace(case))
@@ -260,11 +276,14 @@ def _refuse_stop(case: UpdateCase) -> None:
 
 
 def _there(case: UpdateCase) -> bool:
-    return case.classified.condition not in (Condition.GONE, Condition.UNSETTLED)
+    absent = {Condition.GONE, Condition.UNSETTLED} | NOTHING_YET
+    return case.classified.condition not in absent
 
 
 def _found(case: UpdateCase) -> str:
-    return f"{case.after.status}: {case.after.reasons[0]}" if _there(case) else "gone"
+    if _there(case):
+        return f"{case.after.status}: {case.after.reasons[0]}"
+    return "never acquired" if case.classified.condition in NOTHING_YET else "gone"
 
 
 def _why(case: UpdateCase) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.journal import orders as order_table
-from providers.engine.launch.buy import buy, walk
+from providers.engine.launch.buy import walk
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, launched
+from providers.engine.launch.search import buy_or_wait
 from providers.engine.market.snapshot import fitting
 from providers.engine.readiness import output
 from providers.engine.reconcile.lost_both import emptied
@@ -50,7 +51,7 @@ async def place_anew(
         return stuck(record, left)
     _released(world, record)
     try:
-        placed = await buy(world, spec, record.generation, stop)
+        placed = await buy_or_wait(world, spec, record.generation, stop, record.search)
     except TakenOver:
         # What the cluster has by now is the other run's, and for its state to tell.
         raise
