@@ -88,7 +88,8 @@ def _show(rows: list[dict[str, Any]]) -> None:
             )
             for (_, _, what, why), found in lately.items()
         ]
-        print("\n".join(table([("refused lately", "what", "why", "asked again"), *shown])))
+        head = ("refused lately", "what", "why", "asked again")
+        print("\n".join(table([head, *shown], gives=(2, 1, 0))))
     for row in rows:
         if row["account"]:
             print("\n".join(wrapped(f"{_scope(row)}: closed to the account: ", row["reason"])))

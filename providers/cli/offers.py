@@ -22,7 +22,7 @@ SHOWN = 20
 
 
 def run_offers(options: argparse.Namespace) -> int:
-    """Prints who sells a GPU, cheapest first."""
+    """Prints who sells a GPU, cheapest for one GPU first."""
     from providers import api
 
     where = _where(options.where, options.provider) if options.where else {}
@@ -32,6 +32,8 @@ def run_offers(options: argparse.Namespace) -> int:
     found = api.among(
         table, options.gpu, spot=options.spot, providers=options.provider, regions=options.region
     )
+    if options.sort != "price":
+        found = tuple(sorted(found, key=_per_gpu))
     by_provider = options.sort == "provider"
     if options.json:
         print_json(
@@ -48,6 +50,15 @@ def run_offers(options: argparse.Namespace) -> int:
     for warning in table.warnings:
         print(f"gpus: warning: {warning}", file=sys.stderr)
     return OK
+
+
+def _per_gpu(offer: Offer) -> tuple[bool, bool, float]:
+    """Known prices first, of them the cheapest for one GPU."""
+    from providers.adapters.registry import capabilities
+    from providers.planner.rules import known
+
+    price = known(offer.node_micro_usd, capabilities().get(offer.provider))
+    return price is None, bool(offer.restriction), (price or 0) / offer.gpu_count
 
 
 def _where(text: str, providers: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -109,7 +120,7 @@ def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool
     from providers.adapters.registry import capabilities
     from providers.model.money import per_hour
     from providers.model.offer import dated
-    from providers.planner.rules import known
+    from providers.planner.rules import BOOT_DISKS, known
 
     groups: dict[tuple[object, ...], tuple[Offer, list[str]]] = {}
     for offer in offers:
@@ -131,7 +142,7 @@ def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool
                 offer.machine_type,
                 f"{offer.gpu_type}:{offer.gpu_count:g}",
                 offer.capacity,
-                "no price" if price is None else f"{price / 1e6:,.4f}",
+                "no price" if price is None else per_hour(price).strip("$/h"),
                 "" if price is None else per_hour(int(price / offer.gpu_count)).removesuffix("/h"),
                 (
                     f"[{notes.setdefault(never, len(notes) + 1)}]"
@@ -152,11 +163,15 @@ def _offer_lines(offers: Sequence[Offer], most: int | None, *, by_provider: bool
     yield from wrapped("", f"prices as of: {'; '.join(spans) or 'no date'}")
     if len(groups) > len(shown):
         yield f"and {len(groups) - len(shown):,} more, none cheaper: --all lists them"
+    parts = {offer.provider: offer.left_out.split("; ") for offer, _ in shown if offer.left_out}
     left_out = {
-        offer.provider: offer.left_out.replace("; ", ", ") for offer, _ in shown if offer.left_out
+        name: ", ".join(part for part in found if part not in BOOT_DISKS)
+        for name, found in parts.items()
     }
-    named = "; ".join(f"{name}: {text}" for name, text in left_out.items()) or "nothing named"
-    yield from wrapped("", f"all-in for one node per hour; not in it: {named}")
+    named = "; ".join(f"{name}: {text}" for name, text in left_out.items() if text)
+    disked = ", ".join(name for name, found in parts.items() if BOOT_DISKS.intersection(found))
+    disk = f"; `gpus plan` adds the boot disk ({disked})" if disked else ""
+    yield from wrapped("", f"$/h is for one machine{disk}; not in it: {named or 'nothing named'}")
 
 
 def _never(offer: Offer, able: Mapping[str, Capabilities]) -> str:
@@ -208,9 +223,9 @@ def add_offers(commands: Any) -> None:
     )
     offers.add_argument(
         "--sort",
-        choices=("price", "provider"),
-        default="price",
-        help="what comes first (default: price)",
+        choices=("per-gpu", "price", "provider"),
+        default="per-gpu",
+        help="by the price of one GPU (default), by that of the whole machine, or by provider",
     )
     add_places(offers)
     add_world(offers)

@@ -22,10 +22,10 @@ def table(
     rows: Sequence[Sequence[str]], right: Container[int] = (), gives: Sequence[int] = ()
 ) -> Iterable[str]:
     """Rows as columns; those numbered in `right` flush right. Where they are too wide the gaps
-    narrow, then the columns in `gives` give way: what is longer goes on in the next line.
+    narrow, then the columns in `gives` give way: what is longer goes on in the next line. A name
+    that no line of its column holds is cut, and stands whole below its row.
     """
     from itertools import zip_longest
-    from textwrap import wrap
 
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     most = width()
@@ -33,17 +33,38 @@ def table(
     for least, column in ((least, column) for least in _LEAST for column in gives):
         over = sum(widths) + len(gap) * (len(widths) - 1) - most
         widths[column] = max(min(least, widths[column]), widths[column] - max(over, 0))
+    starts = [sum(widths[:column]) + len(gap) * column for column in range(len(widths))]
     for row in rows:
-        texts = [
-            [cell] if len(cell) <= width else wrap(cell, width)
-            for cell, width in zip(row, widths, strict=True)
-        ]
-        for parts in zip_longest(*texts, fillvalue=""):
-            cells = (
-                f"{cell:>{width}}" if column in right else f"{cell:<{width}}"
-                for column, (cell, width) in enumerate(zip(parts, widths, strict=True))
+        cells = [_lines(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            texts = (
+                f"{_cut(part, width):>{width}}"
+                if column in right
+                else f"{_cut(part, width):<{width}}"
+                for column, (part, width) in enumerate(zip(parts, widths, strict=True))
             )
-            yield gap.join(cells).rstrip()
+            yield gap.join(texts).rstrip()
+        yield from (
+            f"{'':{max(min(start, most - len(line)), 0)}}{line}"
+            for start, lines, width in zip(starts, cells, widths, strict=True)
+            for line in lines
+            if len(line) > width
+        )
+
+
+def _lines(cell: str, width: int) -> list[str]:
+    """The cell in lines, broken at spaces and between the names of a list."""
+    import re
+    from textwrap import wrap
+
+    if len(cell) <= width:
+        return [cell]
+    listed = re.sub(r",(?=\S{3})", ", ", cell)
+    return wrap(listed, width, break_on_hyphens=False, break_long_words=False)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def width() -> int:

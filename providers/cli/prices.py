@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from providers.cli.output import NOTHING, OK, complain, print_json, table
+from providers.cli.output import NOTHING, OK, complain, print_json, table, wrapped
 from providers.errors import Problem, SpecError
 from providers.model.money import usd
 
@@ -174,11 +174,12 @@ def _show(options: argparse.Namespace) -> int:
         span = " to ".join(dict.fromkeys(map(dated, (each["oldest"], each["newest"]))))
         row = (each["provider"], f"{each['offers']:,}", span, each["refreshed"] or "no: bundled")
         rows.append((*map(str, row), str(each["file"] or "")))
-    print("\n".join(table(rows, right={1})))
-    print(
+    print("\n".join(table(rows, right={1}, gives=(4,))))
+    foot = (
         "`gpus prices refresh` gets newer ones. Without its file a provider has the bundled ones;"
+        " marketplaces and machines of your own list their offers live."
     )
-    print("marketplaces and machines of your own list their offers live.")
+    print("\n".join(wrapped("", foot)))
     return OK
 
 

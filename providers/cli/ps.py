@@ -10,7 +10,7 @@ from providers.cli import stackfile
 from providers.cli.adhoc import OK
 from providers.cli.colour import show
 from providers.cli.options import settings_of
-from providers.cli.output import table
+from providers.cli.output import table, wrapped
 from providers.engine import budget
 from providers.engine.messages import moment
 from providers.engine.record import GAVE_UP, ON_DONE
@@ -56,21 +56,25 @@ def ps(options: argparse.Namespace) -> int:
         return OK
     if stacks:
         _table([_OF_STACKS, *map(_declared_row, stacks)], ("ends", "where", "stack"))
-        print("stacks' clusters, from this machine's journal; `pulumi refresh` asks the clouds")
+        _say("stacks' clusters, from this machine's journal; `pulumi refresh` asks the clouds")
         if found:
             print()
     if not found:
         if not options.stack:
-            print("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
+            _say("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
         elif not stacks:
-            print(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
+            _say(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
         return OK
     _table([_AD_HOC, *map(_ad_hoc_row, found)], ("ends", "used by", "where"))
     if any(machine.process is None for machine in found):
-        print(
+        _say(
             "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
         )
     return OK
+
+
+def _say(text: str) -> None:
+    print("\n".join(wrapped("", text)))
 
 
 _MONEY = ("GPU", "capacity", "$/h", "age", "cost")

@@ -77,9 +77,9 @@ def said(error: CloudError) -> str:
     return text
 
 
-def line(number: int, candidates: Sequence[Candidate]) -> str:
+def line(number: int, candidates: Sequence[Candidate], *, machine: bool = False) -> str:
     """`#1 gcp europe-north1 (3 zones) H100:8 spot $10.21/h`: what is asked for, where, and the
-    first one's price for all nodes.
+    first one's price for all nodes; with its `machine` type where others are alike but for that.
     """
     first, placed = candidates[0], candidates[0].placement
     zones = list(dict.fromkeys(candidate.zone for candidate in candidates if candidate.zone))
@@ -90,18 +90,19 @@ def line(number: int, candidates: Sequence[Candidate]) -> str:
         else ", ".join(regions) + (f" ({len(zones)} zones)" if zones else "")
     )
     price = f" {per_hour(first.micro_usd)}" if first.micro_usd is not None else ""
-    return f"#{number} {first.provider} {where} {placed.times}{placed.gpu} {first.capacity}{price}"
+    machines = list(dict.fromkeys(each.machine_type for each in candidates)) if machine else []
+    kind = f" {machines[0]}" if len(machines) == 1 else f" {len(machines)} types" * bool(machines)
+    what = f"{placed.times}{placed.gpu} {first.capacity}{price}"
+    return f"#{number} {first.provider} {where}{kind} {what}"
 
 
-def refusal_lines(
-    number: int, candidates: Sequence[Candidate], error: CloudError, *, told: bool = False
-) -> str:
+def refusal_lines(heading: str, capacity: str, error: CloudError, *, told: bool = False) -> str:
     """An attempt that came to nothing: one line, and below it what to do, unless it was `told`
-    before or nothing is to be done but go on.
+    before or nothing is to be done but go on. `heading` is its `line`.
     """
     code = f" ({error.code})" if error.code and error.code != WAITED else ""
-    text = clipped(f"{line(number, candidates)}: {said(error)}{code}")
-    goes_on = isinstance(error, (NoCapacity, OfferGone)) and candidates[0].capacity != RESERVATION
+    text = clipped(f"{heading}: {said(error)}{code}")
+    goes_on = isinstance(error, (NoCapacity, OfferGone)) and capacity != RESERVATION
     return text if told or goes_on else f"{text}\n{folded(trimmed(error))}"
 
 

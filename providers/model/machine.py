@@ -258,8 +258,9 @@ class Attempt(NamedTuple):
     def __str__(self) -> str:
         where = ",".join(self.zones) if self.zones else self.region
         why = f" {self.code}" if self.code and self.outcome != "acquired" else ""
+        machine = f" {self.machine_types[0]}" if len(self.machine_types) == 1 else ""
         return (
-            f"#{self.number} {self.provider} {where} {self.gpu} {self.capacity}:"
+            f"#{self.number} {self.provider} {where}{machine} {self.gpu} {self.capacity}:"
             f" {self.outcome}{why}"
         )
 

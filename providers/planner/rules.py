@@ -110,7 +110,7 @@ PASSED = len(RULES)
 NOT_ASKED = frozenset((GPU_COUNT, CAPACITY, REGION, PROVIDER, MARKETPLACE))
 """Rules that leave out what the declaration does not ask for: no place that it could have had."""
 
-_BOOT_DISKS = frozenset(("boot disk", "EBS volumes"))
+BOOT_DISKS = frozenset(("boot disk", "EBS volumes"))
 """What price lists call the disk of a machine among what they leave out."""
 
 OVERRIDE_SOURCE = "prices.overrides"
@@ -251,7 +251,7 @@ def with_disk(offer: Offer, node_micro_usd: int, disk: str) -> Offer:
     if not disk:
         return offer
     parts = f"{offer.parts or 'machine'} + {disk}"
-    rest = "; ".join(part for part in offer.left_out.split("; ") if part not in _BOOT_DISKS)
+    rest = "; ".join(part for part in offer.left_out.split("; ") if part not in BOOT_DISKS)
     return offer._replace(node_micro_usd=node_micro_usd, parts=parts, left_out=rest)
 
 

@@ -178,7 +178,7 @@ def test_a_queue_that_never_moves_leaves_nothing(rig, spec) -> None:
     """Modal starts nothing: one line, one attempt for the whole list, and no app is left."""
     rig.store.set_stock("modal", "", "", "", 0)
     until = moment(rig.world.clock.now() + 120)
-    with pytest.raises(AllFailed, match="modal any L4:1"):
+    with pytest.raises(AllFailed, match="modal any container-1 L4:1"):
         rig.create(rig.wanted(spec, fallback=["A10"]))
     (told,) = [line for line in rig.said if "waits for" in line]
     assert (

@@ -14,7 +14,7 @@ from providers.adapters.clore import errors as clore
 from providers.adapters.gcp import errors as gcp
 from providers.adapters.gcp.vertex import errors as vertex
 from providers.adapters.modal import errors as modal
-from providers.engine.messages import COLUMNS, all_failed, refusal_lines, trimmed
+from providers.engine.messages import COLUMNS, all_failed, line, refusal_lines, trimmed
 from providers.engine.termination.settle import bill
 from providers.model.ask import Ask, Choice
 from providers.model.machine import Attempt, Handle
@@ -23,6 +23,11 @@ from providers.model.offer import Candidate, Offer
 LONG = "The provider explains at length; " * 200
 URL = re.compile(r"https://\S+?(?=[;,)]?(?:\s|$))")
 ASK = Ask((Choice("H100", 8),))
+
+
+def refused(place, error):
+    """What the walk shows of a refusal there."""
+    return refusal_lines(line(1, (place,)), place.capacity, error)
 
 
 def candidate(provider, capacity="on-demand", machine_type="p5.48xlarge"):
@@ -173,8 +178,8 @@ def test_the_remedy_of_every_code_is_whole_at_the_attempt_and_at_the_end(
     said = todo if todo in error.message else error.message.rpartition("; ")[2]
     shown = [str(all_failed("train", ASK, [attempt(provider, error)], []))]
     if not isinstance(error, (tree.NoCapacity, tree.OfferGone)):
-        shown.append(refusal_lines(1, (candidate(provider),), error))
-    shown.append(refusal_lines(1, (candidate(provider, "reservation"),), error))
+        shown.append(refused(candidate(provider), error))
+    shown.append(refused(candidate(provider, "reservation"), error))
     for text in shown:
         assert plain(said) in plain(text), text
         assert all(link in text for link in links), text
@@ -207,7 +212,7 @@ def test_every_row_that_somebody_must_act_on_says_how() -> None:
 def test_a_limit_and_an_expired_token_name_the_way_out(provider, name) -> None:
     """The page of the very limit, and the sign-in with the clock, stand whole in what `up` shows."""
     error = next(error for found, called, _, error in CASES if (found, called) == (provider, name))
-    text = refusal_lines(1, (candidate(provider, "spot"),), error)
+    text = refused(candidate(provider, "spot"), error)
     wanted = "sign in again (aws sso login, or new keys); look at this machine's clock too" if "Token" in name else (
         "ask for more in Service Quotas: https://us-east-1.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/L-"
     )  # fmt: skip
@@ -342,3 +347,13 @@ def test_a_limit_whose_name_is_its_metric_is_named_once() -> None:
         {"error": {"errors": [item]}}, gcp.Context("gcp", candidates=(candidate("gcp"),))
     )
     assert "M is 0" in error.message and "(M)" not in error.message
+
+
+def test_a_line_says_the_machine_type_where_another_is_alike() -> None:
+    """Two lines that look the same would be two tries at one place."""
+    one, other = candidate("gcp"), candidate("gcp")
+    other = other._replace(offer=other.offer._replace(machine_type="m9"))
+    assert one.machine_type not in line(1, (one,))
+    assert f" {one.machine_type} " in line(1, (one,), machine=True)
+    assert " m9 " in line(2, (other,), machine=True)
+    assert " 2 types " in line(3, (one, other), machine=True)

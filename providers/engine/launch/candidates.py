@@ -6,6 +6,7 @@ Buys nothing. What is blocked here holds for this run; the journal keeps what ho
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from providers.engine.launch.refusals import PROVIDER_WIDE, Unresponsive, ahead, of_account, refused
@@ -66,6 +67,17 @@ class Candidates:
         self._refreshed: set[str] = set()
         self._unreached: Counter[str] = Counter()
         self._unresponsive = Unresponsive()
+
+    @cached_property
+    def _twins(self) -> frozenset[tuple[str, ...]]:
+        machines: dict[tuple[str, ...], set[str]] = {}
+        for each in self.plan.candidates if self.plan is not None else ():
+            machines.setdefault(_looks(each), set()).add(each.machine_type)
+        return frozenset(key for key, types in machines.items() if len(types) > 1)
+
+    def twinned(self, candidate: Candidate) -> bool:
+        """Whether the plan has another one there that differs only in its machine type."""
+        return _looks(candidate) in self._twins
 
     def take(self, order: Order) -> None:
         """The leading candidates are in this order now."""
@@ -227,6 +239,12 @@ class Candidates:
             for candidate in self.plan.candidates
             if _key(candidate) not in self._tried and self.accept(candidate)
         ]
+
+
+def _looks(candidate: Candidate) -> tuple[str, ...]:
+    """What a line of the walk says of it, but for its zone and its price."""
+    place = candidate.placement
+    return place.provider, place.region, f"{place.times}{place.gpu}", place.capacity
 
 
 def _key(candidate: Candidate) -> tuple[object, ...]:

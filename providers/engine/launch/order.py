@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.taken_over import of_another, theirs
 from providers.engine.launch.verify import delivered
-from providers.engine.messages import WAITED, line, moment, trimmed
+from providers.engine.messages import WAITED, moment, trimmed
 from providers.engine.readiness.acceptance import OFF, accepted
 from providers.engine.readiness.wait import until_ready
 from providers.engine.runtime.tasks import (
@@ -113,12 +113,12 @@ class Purchase:
         *,
         keep: frozenset[Handle],
         probe: Probe | None,
-        number: int,
+        heading: str,
         accept: str = OFF,
     ) -> None:
         self.world, self.adapter, self.order, self.stop = world, adapter, order, stop
         self.keep, self.probe, self.accept = keep, probe, accept
-        self.heading = line(number, order.candidates)
+        self.heading = heading
         """The order in one line, for messages."""
         self.ticket: Ticket | None = None
         """The ticket as the cloud gave it first."""

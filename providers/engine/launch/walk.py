@@ -224,7 +224,7 @@ class _Walk:
             keep=self.keep,
             probe=self.spec.probe,
             accept=self.spec.accept,
-            number=len(self.attempts) + 1,
+            heading=self._line(order.candidates),
         )
 
     # How an order can end
@@ -247,7 +247,7 @@ class _Walk:
         closed_places.opened(self.world, self.account, placed)
         self._record((placed,), "acquired", "", "", started)
         names = ", ".join(node.name for node in nodes)
-        heading = line(len(self.attempts), (placed,))
+        heading = self._line((placed,), 0)
         self.world.report("info", clipped(f"{heading}: acquired, {names}"))
         reasons = (
             ()
@@ -330,7 +330,7 @@ class _Walk:
             f"half-made: {trimmed(error)}; it could not be deleted: {left.why};"
             f" {bill(left.handles, purchase.micro_usd)}"
         )
-        self.world.report("error", f"{self._label(order)}: {reason}")
+        self.world.report("error", f"{self._line(order.candidates)}: {reason}")
         self._settled(order, order_table.UNSETTLED, reason, left.handles)
         return self._result(
             UNCONFIRMED, order, order.candidates[0], leftovers=left.handles, reasons=(reason,)
@@ -344,7 +344,7 @@ class _Walk:
             f"unsettled: {trimmed(error)}; nothing else is bought until that is known;"
             f" {bill((), purchase.micro_usd)}"
         )
-        self.world.report("error", f"{self._label(order)}: {reason}")
+        self.world.report("error", f"{self._line(order.candidates)}: {reason}")
         self._settled(order, order_table.UNSETTLED, reason)
         return self._result(UNCONFIRMED, order, order.candidates[0], reasons=(reason,))
 
@@ -394,8 +394,9 @@ class _Walk:
             hints(plan) if plan is not None and not self.attempts else (),
         )
 
-    def _label(self, order: Order) -> str:
-        return line(len(self.attempts) + 1, order.candidates)
+    def _line(self, candidates: Sequence[Candidate], ahead: int = 1) -> str:
+        machine = self.candidates.twinned(candidates[0])
+        return line(len(self.attempts) + ahead, candidates, machine=machine)
 
     def _settled(
         self, order: Order, state: str, why: str, handles: Sequence[Handle] | None = None
@@ -413,8 +414,8 @@ class _Walk:
         """Shows and records an attempt that came to nothing. `told`: what was wrong was reported
         already.
         """
-        number = len(self.attempts) + 1
-        self.world.report("info", refusal_lines(number, candidates, error, told=told))
+        heading, capacity = self._line(candidates), candidates[0].capacity
+        self.world.report("info", refusal_lines(heading, capacity, error, told=told))
         self._record(candidates, type(error).__name__, error.code, trimmed(error), started)
 
     def _record(
