@@ -50,6 +50,9 @@ def run_cost(options: argparse.Namespace) -> int:
         print_json([_record(cost) for cost in costs])
     else:
         show("\n".join(_lines(costs)), head=0)
+        for name in dict.fromkeys(options.stack):
+            for line in stackfile.volume_lines(stackfile.read(name)):
+                print(f"{name}: {line}, used or not")
     return NOTHING if any(cost.micro_usd is None for cost in costs) else OK
 
 

@@ -52,6 +52,9 @@ def run_plan(options: argparse.Namespace) -> int:
                 *hints(made),
             ]
             worst = complain("\n".join(head + text for text in lines), NOTHING)
+    if options.stack and not (options.json or options.cluster):
+        for line in stackfile.volume_lines(stackfile.read(options.stack)):
+            print(f"- {line}" if options.markdown else line)
     if options.json:
         # A stack may declare several; a list is one whatever their number.
         print_json(answers if options.stack and not options.cluster else answers[0])

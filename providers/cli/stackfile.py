@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from providers.model.spec import Cluster
+    from providers.model.volume import VolumeSpec
     from providers.model.worlds import WorldName
 
 
@@ -28,6 +29,7 @@ class Stack(NamedTuple):
     world: WorldName
     clusters: Mapping[str, Any]
     settings: Mapping[str, Mapping[str, str]]
+    volumes: tuple[VolumeSpec, ...] = ()
 
 
 def nearest_project() -> Path | None:
@@ -135,7 +137,21 @@ def read(name: str, project: Path | None = None) -> Stack:
             )
     if problems:
         raise SpecError(problems)
-    return Stack(name, cast("WorldName", world), found, settings)
+    stored = [volume_spec.read(each, raw)[0] for each, raw in volumes.items()]
+    return Stack(
+        name,
+        cast("WorldName", world),
+        found,
+        settings,
+        tuple(spec for spec in stored if spec is not None),
+    )
+
+
+def volume_lines(stack: Stack) -> list[str]:
+    """What each volume of a stack costs, used or not."""
+    from providers.catalog import volumes
+
+    return [f"volume {spec.name}: {spec}, {volumes.words(spec)}" for spec in stack.volumes]
 
 
 def specs(stack: Stack, only: str | None = None) -> dict[str, Cluster]:

@@ -32,6 +32,7 @@ def test_a_volume_outlives_its_machines_and_its_stack_until_its_data_may_go(proj
     assert made.resources()[VOLUME]["id"] == first["id"]
     said = " ".join(made.destroy().split())
     assert "kept, and billed on: checkpoints: 200 GiB pd-balanced" in said
+    assert "no stack declares it any more" in made.gpus("spend", "-s", STACK)
     assert made.machines() == []
     made.edit("size_gib: 200", "size_gib: 300")
     assert "taking over" in made.up()
@@ -41,6 +42,9 @@ def test_a_volume_outlives_its_machines_and_its_stack_until_its_data_may_go(proj
     made.up()
     assert "kept" not in made.destroy()
     assert _listed(made) == ()
+    assert "unused" not in made.gpus("spend", "-s", STACK) and "volume checkpoints" in made.gpus(
+        "spend", "-s", STACK
+    )
 
 
 @pytest.mark.long

@@ -42,6 +42,20 @@ def test_a_stack_without_a_place_has_no_cost_and_is_exit_code_1(capsys) -> None:
     assert code == 1 and "no place" in out and "none against small: not known" in out
 
 
+def test_a_plan_and_a_cost_say_what_a_volume_costs_used_or_not(tmp_path, capsys) -> None:
+    """A disk by its size; of Modal's only the rate is known."""
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+    (tmp_path / "Pulumi.kept.yaml").write_text(
+        "config:\n  gpus:world: rehearsal\n  gpus:clusters: {a: {gpu: 'L4:1', ttl: 2h}}\n"
+        "  gpus:volumes:\n    disk: {provider: gcp, place: us-central1-a, size_gib: 200}\n"
+        "    cache: {provider: modal}\n"
+    )
+    for command, before in (("plan", ""), ("cost", "kept: ")):
+        out = run(capsys, command, "-s", "kept")[1]
+        assert f"\n{before}volume disk: 200 GiB pd-balanced at gcp us-central1-a, $20.00/" in out
+        assert f"\n{before}volume cache: at modal, $0.09 a GiB and month of what is stored" in out
+
+
 def test_a_price_is_explained_by_its_parts_and_rows(capsys) -> None:
     """The sum by GPU and month, the source with its date, and the rows of the data files."""
     name = "gcp/us-east4-a/g2-standard-4/L4:1/spot"
