@@ -44,6 +44,7 @@ CAPABILITIES = Capabilities(
     # By the order's token, on the machine itself.
     deduplicates=True,
     keyed_buckets=frozenset({"s3"}),
+    mounts=frozenset({"s3"}),
     owned=True,
 )
 

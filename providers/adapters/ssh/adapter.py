@@ -139,7 +139,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
     def offers(self) -> Sequence[Offer]:
         """Every machine's cards, for usual counts. One call a machine, all at once."""
-        return self._listed({}, (), (), alone=True, together=False)
+        return self._listed({}, (), (), (), alone=True, together=False)
 
     def offers_for(self, ask: Ask) -> Sequence[Offer]:
         """The same for the counts that are asked for; for several nodes, all machines together."""
@@ -147,18 +147,21 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         nodes = {entry.nodes for entry in ask.entries} or {1}  # all that is for sale is asked
         section = ask.options.get(PROVIDER) or {}
         together = max(nodes) > 1
-        return self._listed(section, counts, offers.needs(ask), alone=1 in nodes, together=together)
+        needs, folders = offers.needs(ask), offers.folders(ask)
+        return self._listed(section, counts, needs, folders, alone=1 in nodes, together=together)
 
     def _listed(
         self,
         section: Mapping[str, object],
         counts: Sequence[int] | set[int],
         needed: Sequence[str],
+        folders: Sequence[str],
         **how: bool,
     ) -> Sequence[Offer]:
         if self._inventory is None:
             return ()
-        found = self._looks(self._machines(section), agent.program("facts"))
+        asked = agent.program("facts", folders="\n".join(folders))
+        found = self._looks(self._machines(section), asked)
         said = (
             str(each)
             if isinstance(each, CloudError)

@@ -80,6 +80,8 @@ class Facts(NamedTuple):
     over: tuple[str, str] = ("", "")
     user: str = ""
     tools: frozenset[str] = frozenset()
+    unfit: tuple[tuple[str, str], ...] = ()
+    """Of the folders that were asked about, those where its user can't mount anything, and why."""
 
     def lease(self, token: str) -> Lease | None:
         """The lease of this token."""
@@ -109,6 +111,7 @@ def program(verb: str, token: str = "", **variables: str | int) -> Program:
         "boot_script": BOOT_SCRIPT,
         "log_bytes": LOG_BYTES,
         "grace": GRACE_S,
+        "folders": "",
     }
     text = shell.program(__file__, "agent", verb=verb, token=token, **{**given, **variables})
     return Program(verb, text)
@@ -164,6 +167,7 @@ def read(lines: Sequence[str]) -> Facts:
     cards: list[Card] = []
     used: set[str] = set()
     tools: set[str] = set()
+    unfit: list[tuple[str, str]] = []
     user = ""
     leases: list[Lease] = []
     over = ("", "")
@@ -179,6 +183,9 @@ def read(lines: Sequence[str]) -> Facts:
             used.add(rest.strip())
         elif word == "tool":
             tools.add(rest)
+        elif word == "unfit":
+            folder, _, why = rest.partition(" ")
+            unfit.append((folder, why))
         elif word == "user":
             user = rest
         elif word == "lease":
@@ -187,7 +194,9 @@ def read(lines: Sequence[str]) -> Facts:
         elif word == "over":
             token, _, why = rest.partition(" ")
             over = (token, why)
-    return Facts(tuple(cards), frozenset(used), tuple(leases), over, user, frozenset(tools))
+    return Facts(
+        *(tuple(cards), frozenset(used), tuple(leases), over, user, frozenset(tools)), tuple(unfit)
+    )
 
 
 def _card(text: str) -> Card | None:

@@ -5,12 +5,12 @@
 # removed under one lock: whoever asks, no card is lent twice.
 : "${verb:?}" "${token?}" "${lease?}" "${count?}" "${cards?}" "${ttl?}" "${script?}"
 : "${held?}" "${held_s:?}" "${secrets?}" "${changes?}"
-: "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}"
+: "${work:?}" "${boot_script:?}" "${log_bytes:?}" "${grace:?}" "${folders?}"
 
 set -u
 umask 022
 root=${GPUS_AGENT_ROOT:-/var/tmp/gpus}
-leases=$root/leases logs=$root/logs trash=$root/trash
+leases=$root/leases logs=$root/logs trash=$root/trash mounts=$root/mounts
 boot=${GPUS_BOOT_ID:-$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)}
 verb=${GPUS_VERB:-$verb}
 PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/lib/wsl/lib
@@ -99,8 +99,22 @@ free() {
   discard "$1"
 }
 
+# unmount LEASE: what a tool that was killed has left mounted. Of its places only empty folders are
+# removed, and nothing below a mount.
+unmount() {
+  if [ -r "$leases/$1/own$work/mounted" ]; then
+    while read -r at; do
+      ! grep -qF " $at " /proc/self/mounts || within 10 umount -l "$at" ||
+        within 10 fusermount3 -uz "$at" || within 10 fusermount -uz "$at"
+    done <"$leases/$1/own$work/mounted"
+  fi
+  [ ! -d "$mounts/$1" ] ||
+    find "$mounts/$1" -xdev -depth -type d -exec rmdir {} \; 2>/dev/null
+}
+
 # discard LEASE: as if it had never been.
 discard() {
+  unmount "$1"
   mv "$leases/$1" "$trash/$1"
   # A container may have left files of root's.
   rm -rf "${trash:?}/$1" 2>/dev/null
@@ -158,12 +172,33 @@ ask_use() {
 # What whoever logs in may use there; a stand-in has all of it.
 tell_tools() {
   echo "user $(id -un 2>/dev/null || id -u)"
-  for tool in gcsfuse mount-s3 rsync; do
+  for tool in mount-s3 rsync; do
     ! { played || command -v "$tool" >/dev/null; } || echo "tool $tool"
   done
   ! { played || [ -n "$docker" ]; } || echo "tool docker"
   ! { played || [ "$(id -u)" = 0 ] || grep -qs '^ *user_allow_other' /etc/fuse.conf; } ||
     echo "tool allow-other"
+}
+
+# The folders where whoever logs in can mount nothing, and why. A stand-in has them all.
+tell_folders() {
+  ! played || return 0
+  echo "$folders" | while read -r folder; do
+    near=$folder
+    until [ -e "$near" ] || [ -z "$near" ]; do near=${near%/*}; done
+    near=${near:-/} why=''
+    if grep -qF " $folder " /proc/self/mounts; then
+      why="something is mounted there already"
+    elif [ ! -d "$near" ]; then
+      why="$near is no folder"
+    elif [ ! -w "$near" ] || [ ! -x "$near" ]; then
+      why="$near is not writable"
+    elif [ "$near" = "$folder" ] && [ "$(id -u)" != 0 ] &&
+      [ -n "$(find "$near" -prune -perm -1000 ! -user "$(id -u)")" ]; then
+      why="it is another user's"
+    fi
+    [ -z "$folder" ] || [ -z "$why" ] || echo "unfit $folder $why"
+  done
 }
 
 ask_docker() {
@@ -368,8 +403,8 @@ main() {
   fi
   for tool in flock timeout; do command -v "$tool" >/dev/null || finish no-tool; done
   # Another one may make them at the same time.
-  for folder in "$root" "$leases" "$logs" "$trash"; do
-    [ -d "$folder" ] || { mkdir -p "$folder" && { chmod 1777 "$folder" || [ -w "$folder" ]; }; } \
+  for place in "$root" "$leases" "$logs" "$trash" "$mounts"; do
+    [ -d "$place" ] || { mkdir -p "$place" && { chmod 1777 "$place" || [ -w "$place" ]; }; } \
       2>/dev/null || finish no-right
   done
   exec 9<"$root" || finish no-right
@@ -391,6 +426,7 @@ main() {
     facts)
       tell_cards
       tell_tools
+      tell_folders
       tell_leases
       ;;
     look) tell_leases ;;

@@ -67,7 +67,6 @@ TOOLS = {
         "Docker, which an image needs",
         "add the user to the group docker there, or run Docker rootless",
     ),
-    "gcsfuse": ("gcsfuse, by which gs:// is mounted", "install it there"),
     "mount-s3": ("mount-s3, by which s3:// is mounted", "install it there"),
     "allow-other": (
         "leave to show a mount to Docker",
@@ -84,27 +83,41 @@ def needs(ask: Ask) -> tuple[str, ...]:
     """Which of those a declaration needs."""
     workload = ask.workload
     image = ask.image or (workload.image if workload is not None else "")
-    schemes = {each.scheme for each in workload.mounts} if workload is not None else set()
+    mounts = workload is not None and workload.mounts
     return tuple(
         tool
         for tool, needed in {
             "docker": image,
-            "gcsfuse": "gs" in schemes,
-            "mount-s3": "s3" in schemes,
-            "allow-other": image and schemes,
+            "mount-s3": mounts,
+            "allow-other": image and mounts,
             "rsync": workload is not None and workload.workdir,
         }.items()
         if needed
     )
 
 
+def folders(ask: Ask) -> tuple[str, ...]:
+    """The folders of the machine itself that a declaration mounts something at: an image has its
+    own.
+    """
+    workload = ask.workload
+    if workload is None or ask.image or workload.image:
+        return ()
+    return tuple(mount.path.rstrip("/") for mount in workload.mounts)
+
+
 def without(facts: Facts, needed: Sequence[str]) -> str:
     """What of that its user does not have there, with what to do; empty for nothing."""
+    user = facts.user or "its user"
     missing = next((tool for tool in needed if tool not in facts.tools), "")
-    if not missing:
-        return ""
-    what, todo = TOOLS[missing]
-    return f"{facts.user or 'its user'} has not {what}; {todo}"
+    if missing:
+        what, todo = TOOLS[missing]
+        return f"{user} has not {what}; {todo}"
+    if facts.unfit:
+        folder, why = facts.unfit[0]
+        todo = f"make it a free folder of {user}'s own, mount elsewhere, or declare an image"
+        return f"{user} can mount nothing at {folder}: {why}; {todo}"
+    return ""
 
 
 def fits(machine: Machine, section: Mapping[str, object]) -> bool:

@@ -112,7 +112,8 @@ container() {
   gpus_command+=(${models[@]+"${models[@]}"})
   for entry in "${!mount_paths[@]}"; do
     path=${mount_paths[entry]}
-    gpus_command+=(-v "$path:$path:${mount_modes[entry]}")
+    # shellcheck disable=SC2154 # of mounts.sh, where there are any
+    gpus_command+=(-v "${mount_places[entry]-$path}:$path:${mount_modes[entry]}")
   done
 }
 

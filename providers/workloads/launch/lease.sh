@@ -32,6 +32,13 @@ mount_tool() {
   exit 1
 }
 
+# mount_place PATH: a container finds it there wherever the machine has it, so that no user needs a
+# folder of the machine, and leases do not share one.
+mount_place() {
+  [ -z "$image" ] || printf %s "${GPUS_LEASE_FOLDER%/leases/*}/mounts/$GPUS_LEASE"
+  printf %s "$1"
+}
+
 # Outside of a container, numbers of cards are those of the lease.
 name_cards() {
   IFS=, read -r -a lent <<<"$NVIDIA_VISIBLE_DEVICES"

@@ -12,6 +12,10 @@
 # background. They end when start.sh unmounts: a unit of systemd with KillMode=mixed would kill what
 # it leaves behind, before it has written all.
 declare -a mount_paths mount_sources mount_modes
+mount_places=()
+
+# mount_place PATH: where the machine has what the program finds at this path.
+mount_place() { printf %s "$1"; }
 
 install_gcsfuse() {
   keyring=/usr/share/keyrings/cloud.google.asc
@@ -45,16 +49,18 @@ bucket_mounted() {
   prefix=${bucket#"${bucket%%/*}"}
   bucket=${bucket%%/*} prefix=${prefix#/}
   prefix=${prefix%/}
-  modes=()
+  modes=() others=yes
   [ "$3" = ro ] || modes=(--dir-mode 777 --file-mode 666)
+  # Root's mount is for whoever logs in; another user's is for Docker, and needs leave for that.
+  [ "$(id -u)" = 0 ] || [ -n "$image" ] || others=""
   case "$2" in
     gs://*)
-      gcsfuse --implicit-dirs -o allow_other ${modes[@]+"${modes[@]}"} \
+      gcsfuse --implicit-dirs ${others:+-o allow_other} ${modes[@]+"${modes[@]}"} \
         ${prefix:+--only-dir "$prefix"} -o "$3" "$bucket" "$1"
       ;;
     *)
       if [ "$3" = ro ]; then modes=(--read-only); else modes+=(--allow-delete --allow-overwrite); fi
-      mount-s3 --allow-other "${modes[@]}" ${prefix:+--prefix "$prefix/"} \
+      mount-s3 ${others:+--allow-other} "${modes[@]}" ${prefix:+--prefix "$prefix/"} \
         ${GPUS_S3_ENDPOINT:+--endpoint-url "$GPUS_S3_ENDPOINT"} "$bucket" "$1"
       ;;
   esac
@@ -67,8 +73,16 @@ mount_buckets() {
       gs://*) mount_tool gcsfuse install_gcsfuse ;;
       *) mount_tool mount-s3 install_mount_s3 ;;
     esac
-    mkdir -p "$path" && echo "$path" >>"$GPUS_ROOT/mounted"
-    if ! tries bucket_mounted "$path" "$from" "$mode"; then
+    at=$(mount_place "$path")
+    # shellcheck disable=SC2034 # read by container.sh
+    mount_places[index]=$at
+    if grep -qF " $at " /proc/self/mounts || ! logged mkdir -p "$at" || [ ! -w "$at" ]; then
+      say setup-wrong 1 "$(id -un) can mount nothing at $path: make it a free folder of" \
+        "$(id -un)'s own on the machine, or mount elsewhere"
+      exit 1
+    fi
+    echo "$at" >>"$GPUS_ROOT/mounted"
+    if ! tries bucket_mounted "$at" "$from" "$mode"; then
       what="read"
       [ "$mode" = ro ] || what="read and write"
       say setup-wrong 1 "$from could not be mounted at $path: is it there, and may this machine" \
