@@ -35,6 +35,7 @@ def run_memory(options: argparse.Namespace) -> int:
         if options.forget:
             world.journal.unblock(world.name, options.provider or "")
             world.journal.forget_closures(world.name, options.provider or "")
+            world.journal.forget_tries(world.name, options.provider or "")
             count = f"{len(rows)} {'place' if len(rows) == 1 else 'places'}"
             print(f"forgot {count}; the next `up` asks them again")
         elif options.json:

@@ -448,6 +448,7 @@ def _reset(store: Store, options: argparse.Namespace) -> str:
     # What was sold out in the world that is forgotten says nothing about the new one.
     _forget(lambda journal: journal.unblock(REHEARSAL))
     _forget(lambda journal: journal.forget_closures(REHEARSAL))
+    _forget(lambda journal: journal.forget_tries(REHEARSAL))
     _forget(lambda journal: journal.forget_volumes(REHEARSAL, now))
     _forget(lambda journal: journal.set_back(REHEARSAL, ahead))
     said = ["the rehearsal begins again with the default scenario"]

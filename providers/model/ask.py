@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
-BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE = (
+BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, EXPECTED = (
     "price_by_choice",
     "preference",
     "price",
     "performance_per_dollar",
+    "expected",
 )
-RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE)
+RANKS = (BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, EXPECTED)
 """What comes first: the first choice that has room, at its cheapest place (the default) or at the
-first provider listed; the cheapest of all choices; or the most work for a dollar of all.
+first provider listed; the cheapest of all choices; the most work for a dollar of all; or what costs
+least of all with the wait for it, by what was tried before.
 """
 DEFAULT_WAIT_S = 15 * 60
 TTL_LEAST_S = 600

@@ -28,7 +28,7 @@ from providers.model.workload_spec import (
 )
 
 Spot = Literal["never", "prefer", "only"]
-Rank = Literal["price_by_choice", "preference", "price", "performance_per_dollar"]
+Rank = Literal["price_by_choice", "preference", "price", "performance_per_dollar", "expected"]
 Duration = str | Number
 Port = Annotated[int, Field(strict=True, ge=1, le=65_535)]
 
@@ -326,7 +326,8 @@ class ClusterFields(Strict):
         description=(
             "What comes first. `price_by_choice`: the first choice that has room, at its cheapest"
             " place. `preference`: that at the first of the `providers`. Of all choices, `price`:"
-            " the cheapest; `performance_per_dollar`: the most work for a dollar."
+            " the cheapest; `performance_per_dollar`: the most work for a dollar; `expected`: what"
+            " costs least with the wait for it, by what was tried before."
         ),
     )
     max_price_per_hour: float | None = Field(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.model.money import per_hour
-from providers.planner import render, rules
+from providers.planner import outlook, render, rules
 from providers.planner.describe import capacity_text, place_text, run_text, work_text
 from providers.planner.summary import summarize
 
@@ -27,7 +27,7 @@ _WORK = 67
 """How much is said of what runs: one line of 80 columns."""
 _OTHERS = (2, 1)
 """How many other providers' best places are shown where there are too many lines."""
-_RUNS, _SMALLER, _NOTE = 1, 2, 5
+_EXPECTED, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 5
 _RANKS = {"left alone": 3, "left out": 4, "suspect": 4, "spot": 6}
 """What stands there only if there is room, the least number first; everything else always does."""
 
@@ -60,8 +60,9 @@ def as_text(
     if current is not None and current.kept:
         rows = list(_kept(plan, current, best))
         return "\n".join([*head, *_laid(rows, details, width)])
+    likely = outlook.row(plan, _WORK)
     for others in (len(plan.candidates), *_OTHERS):
-        rows = list(_bought(plan, summary, best, others))
+        rows = list(_bought(plan, summary, best, others, likely))
         lines = [*head, *_fitted(rows, details, LINES - len(head), width)]
         if len(lines) <= LINES:
             break
@@ -90,13 +91,17 @@ def _laid(rows: Sequence[_Row], details: str, width: int, left: int = 0) -> list
     ]
 
 
-def _bought(plan: Plan, summary: PlanSummary, best: Candidate, most: int) -> Iterator[_Row]:
+def _bought(
+    plan: Plan, summary: PlanSummary, best: Candidate, most: int, likely: str
+) -> Iterator[_Row]:
     """All there is to say of a purchase, in the order in which it is read; of the places of other
     providers at most so many.
     """
     if work := work_text(plan.ask, _WORK):
         yield _Row("runs", work, _RUNS)
     yield from _purchase("buys", plan, best)
+    if likely:
+        yield _Row("expected", likely, _EXPECTED)
     others = [row for row in summary.per_provider if row.candidate is not best and not row.refused]
     texts = [_other(row) for row in others[:most]]
     if more := len(plan.candidates) - 1 - len(texts):

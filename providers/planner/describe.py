@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _RANKS = {
     "price": "cheapest first",
     "performance_per_dollar": "most work per dollar first",
+    "expected": "least cost and wait first",
 }
 _OWN = "the image's own command"
 

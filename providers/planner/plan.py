@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from providers.catalog import names
 from providers.model.money import per_hour
 from providers.model.offer import Candidate, Offer, Rejection
-from providers.planner import blocklist, explain, rank, rules, sift
+from providers.planner import blocklist, expected, explain, rank, rules, sift
 from providers.planner.doubt import Doubts
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.place import Block
+    from providers.planner.expected import Expected, Tried
 
 
 class Plan:
@@ -81,6 +82,29 @@ class Plan:
         the walk may end with.
         """
         return max((candidate.micro_usd or 0 for candidate in self.candidates), default=None)
+
+    @cached_property
+    def expected(self) -> Expected | None:
+        """What it will probably cost, and how long it will probably take; None where nothing is
+        acceptable.
+        """
+        return expected.walk(self.candidates, self.ask, self.terms.tried or expected.Tried())
+
+    def ranked(self, order: str) -> Plan:
+        """The same places in the order of another `rank`."""
+        terms = self.terms
+        return make(
+            self.ask._replace(rank=order),
+            *(terms.table, terms.capabilities),
+            unavailable=terms.unavailable,
+            blocks=[block for blocks in terms.blocks.values() for block in blocks],
+            now=terms.now,
+            fits=terms.fits,
+            closed=terms.closed,
+            hosted=terms.hosted,
+            parted=terms.parted,
+            tried=terms.tried,
+        )
 
     @cached_property
     def notes(self) -> dict[str, tuple[int, ...]]:
@@ -212,6 +236,7 @@ def make(
     closed: Callable[[str, str, int], str] | None = None,
     hosted: Callable[[Choice, str, str], rules.Hosting | None] | None = None,
     parted: Callable[[str, str, str, str], str] | None = None,
+    tried: Tried | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
@@ -220,11 +245,13 @@ def make(
     seconds since the epoch, `noted` what there is to know about a candidate (asked when first
     read), `fits` whether a GPU type and a count hold what is to run there, `closed` why it can't be
     told there by login, `hosted` what a machine type's disk and driver mean for an entry, `parted`
-    why its volumes can't be mounted there. Pure; about 1 ms over some thousand offers.
+    why its volumes can't be mounted there, `tried` what was tried before. Pure; about 1 ms over
+    some thousand offers.
     """
     standing = blocklist.by_provider(blocks, now)
     terms = rules.Terms(
-        ask, offers, capabilities, unavailable or {}, standing, now, fits, closed, hosted, parted
+        *(ask, offers, capabilities, unavailable or {}, standing, now),
+        *(fits, closed, hosted, parted, tried),
     )
     sifted = sift.sift(terms)
     if ask.accept_suspect_prices:
@@ -277,10 +304,11 @@ def _ranked(terms: rules.Terms, kept: list[rules.Accepted]) -> tuple[Candidate, 
         Offer._make(values)
         for values in zip(*(pick(column) for column in table.columns), strict=True)
     ]
-    ranked = sorted(zip(kept, offers, strict=True), key=rank.order(terms, offers))
+    rows = list(zip(kept, offers, strict=True))
+    rows.sort(key=rank.order(terms, rows))
     ranked = [
         (item, _priced(offer, item) if item.overridden or item.disk else offer)
-        for item, offer in ranked
+        for item, offer in rows
     ]
     volumes = ask.workload.volumes if ask.workload is not None else ()
     if volumes:

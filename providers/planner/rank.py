@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from providers.model.ask import PERFORMANCE, PREFERENCE, PRICE
+from providers.model.ask import EXPECTED, PERFORMANCE, PREFERENCE, PRICE
+from providers.planner import expected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from providers.model.ask import Ask, Choice
     from providers.model.offer import Offer
@@ -34,7 +35,7 @@ class Ranked(Protocol):
 
 
 def order(
-    terms: Terms, offers: Iterable[Offer]
+    terms: Terms, rows: Sequence[tuple[Accepted, Offer]]
 ) -> Callable[[tuple[Accepted, Offer]], tuple[Any, ...]]:
     """The sort key of (kept row, its offer). The same input gives the same order: the offer's own
     name comes last.
@@ -46,7 +47,8 @@ def order(
         else {}
     )
     by_run = _by_run(ask)
-    each_speed = speeds({offer.gpu_type for offer in offers}) if ask.rank == PERFORMANCE else {}
+    each_speed = speeds({offer.gpu_type for _, offer in rows}) if ask.rank == PERFORMANCE else {}
+    worth = _expected(terms, rows) if ask.rank == EXPECTED else None
 
     def key(pair: tuple[Accepted, Offer]) -> tuple[Any, ...]:
         item, offer = pair
@@ -61,6 +63,8 @@ def order(
         )
         if ask.rank == PRICE:
             return (item.micro_usd, by_choice)
+        if worth is not None:
+            return (worth(item, offer), by_choice)
         if by_run and terms.fits is not None:
             # Where the hours are not known the cost is not either: last, never cheapest.
             hours = terms.fits(
@@ -78,6 +82,40 @@ def order(
     return key
 
 
+def _expected(
+    terms: Terms, rows: Sequence[tuple[Accepted, Offer]]
+) -> Callable[[Accepted, Offer], float]:
+    """The figure of `expected.worth`: an hour of waiting counts as one of the cheapest place."""
+    ask, tried = terms.ask, terms.tried or expected.Tried()
+    hour = min((item.micro_usd for item, _ in rows if item.micro_usd), default=0)
+    used = {
+        (number, offer.gpu_type, offer.gpu_count): expected.hours(
+            ask.entries[number],
+            ask.kind,
+            None
+            if terms.fits is None
+            else terms.fits(ask.entries[number], offer.gpu_type, int(offer.gpu_count)).job_hours,
+        )
+        for number, offer in {
+            (item.entry, offer.gpu_type, offer.gpu_count): (item.entry, offer)
+            for item, offer in rows
+        }.values()
+    }
+
+    def worth(item: Accepted, offer: Offer) -> float:
+        choice = ask.entries[item.entry]
+        return expected.worth(
+            item.micro_usd,
+            used[item.entry, offer.gpu_type, offer.gpu_count],
+            tried.chance(offer).chance,
+            tried.seconds(offer, expected.REFUSED, choice),
+            tried.seconds(offer, expected.ACQUIRED, choice),
+            hour,
+        )
+
+    return worth
+
+
 def prefers(
     ask: Ask,
     current: Ranked,
@@ -90,7 +128,7 @@ def prefers(
     Within one choice nothing is preferred: another place that is merely cheaper is no reason to
     move. What is unknown is never better. `fits` as in a plan's terms, for the hours of a job.
     """
-    if ask.rank not in (PRICE, PERFORMANCE):
+    if ask.rank not in (PRICE, PERFORMANCE, EXPECTED):
         return other.entry < current.entry
     now, then = _worth(ask, current, fits), _worth(ask, other, fits)
     return now is not None and then is not None and then > now

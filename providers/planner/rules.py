@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from providers.model.capability import Capabilities
     from providers.model.offer import Offer
     from providers.model.place import Block
+    from providers.planner.expected import Tried
 
 RULES = (
     ("gpu", "the GPU is one that the entry accepts"),
@@ -170,6 +171,8 @@ class Terms(NamedTuple):
     """Why the volumes of the workload can't be mounted at (provider, region, zone, machine type);
     empty where they can. None: it mounts none.
     """
+    tried: Tried | None = None
+    """What the user's own tries say of places; None where there were none."""
 
 
 class Accepted(NamedTuple):

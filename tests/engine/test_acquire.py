@@ -11,6 +11,7 @@ from providers.engine.record import ClusterRecord
 from providers.model.place import Scope
 from providers.testing.fake_adapter import lost
 from tests.engine.cases import ask, offer, run, wanted
+from tests.present import present
 
 
 def no_capacity(zone, provider="alpha", **more):
@@ -58,6 +59,29 @@ def test_b18_sold_out_goes_on_zone_region_then_fallback_type(lab) -> None:
     assert len(lab.said("sold out (FULL)")) == 3
     assert str(failed.value).count("#") == 3
     assert lab.alive == []
+
+
+def test_what_each_try_came_to_is_remembered_for_later_plans(lab) -> None:
+    """By place, with its time: a later plan of the same market reckons with it. What says nothing
+    of a place, such as a lost answer, is no try.
+    """
+    from providers.engine.market import collect
+
+    for zone in ("north-a", "north-b", "south-a"):
+        lab.alpha.stock[zone, "spot"] = 0
+    create(lab, wanted(ask("H100")))
+    world = lab.world()
+    tries = world.journal.tries(world.name)
+    assert {(each.provider, each.outcome) for each in tries} == {
+        ("alpha", "refused"),
+        ("beta", "acquired"),
+    }
+    assert {each.zone for each in tries} >= {"north-a", "north-b", "east-a"}
+    tried = present(collect.market(world).tried)
+    sold_out, had = (offer_ for offer_ in tries if offer_.zone in {"north-a", "east-a"})
+    assert tried.chance(sold_out).chance < 0.5 < tried.chance(had).chance
+    world.journal.forget_tries(world.name)
+    assert collect.market(world).tried is None
 
 
 def test_group_goes_out_as_one_call(lab) -> None:

@@ -191,7 +191,9 @@ SPEC = fields(
             ),
             st.lists(TEXTS),
         ),
-        "rank": mostly(st.sampled_from(["preference", "price", "performance_per_dollar"])),
+        "rank": mostly(
+            st.sampled_from(["preference", "price", "performance_per_dollar", "expected"])
+        ),
         "max_price_per_hour": mostly(st.sampled_from([60, 1.5, 500]), NUMBERS),
         "prices": mostly(
             st.just({"overrides": [{"provider": "gcp", "price_usd_per_hour": 3.0}]}),

@@ -44,7 +44,7 @@ def rows(text):
 def test_the_choice_the_price_the_worst_and_the_other_providers_are_told() -> None:
     """One line each, with the number of further places."""
     text = brief.as_text(plan(rank=PRICE), 120, title="train", current=CurrentCost(0), details="x")
-    assert rows(text)[1:] == ["buys", "price", "at worst", "or", "change", "details"]
+    assert rows(text)[1:] == ["buys", "price", "at worst", "expected", "or", "change", "details"]
     assert "b-1" in text.splitlines()[1]
     assert "$12.50/h, $9,125/month" in text and "at worst    $30.00/h" in text
     assert "1 more place" in text and "+$12.50/h; nothing runs now" in text
@@ -201,8 +201,10 @@ def test_what_there_is_no_room_for_is_counted() -> None:
     made = make(ask, table(OFFERS), BOTH, noted=lambda _: noted)
     text = brief.as_text(made, 80, title="train", current=CurrentCost(0), details="x")
     assert len(text.splitlines()) <= 12
-    assert rows(text)[1:5] == ["buys", "price", "at worst", "or"] and "change" in rows(text)
-    assert text.endswith("x (4 more notes)")
+    assert rows(text)[1:6] == ["buys", "price", "at worst", "expected", "or"] and "change" in rows(
+        text
+    )
+    assert text.endswith("x (5 more notes)")
 
 
 def test_nothing_acceptable_shows_the_whole_plan() -> None:

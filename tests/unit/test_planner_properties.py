@@ -48,7 +48,9 @@ ENTRIES = st.lists(
 ASKS = st.builds(
     Ask,
     entries=ENTRIES.map(tuple),
-    rank=st.sampled_from(["preference", "price_by_choice", "price", "performance_per_dollar"]),
+    rank=st.sampled_from(
+        ["preference", "price_by_choice", "price", "performance_per_dollar", "expected"]
+    ),
     providers=st.sampled_from([(), ("gcp",), ("aws", "gcp")]),
     regions=st.sampled_from([(), ("us-central1",)]),
     max_price_micro_usd=st.sampled_from([None, 2_000_000, 50_000_000]),

@@ -126,7 +126,7 @@ def test_what_was_not_asked_for_is_not_counted_among_the_refusals() -> None:
     Where nothing else was refused and nothing is acceptable, they are the reason.
     """
     made = plan(entries=(Choice("H100", 8, capacity=(Capacity("spot"),)),))
-    assert made.counted() == {} and "refused" not in render.as_text(made)
+    assert made.counted() == {} and "\nrefused" not in render.as_text(made)
     assert made.rejected_by_rule == {"capacity": 10}
     none = plan(entries=(Choice("H100", 4),))
     assert none.counted() == {"gpu-count": 11} and "refused     11 offers" in render.as_text(none)

@@ -36,6 +36,11 @@ CREATE TABLE IF NOT EXISTS blocks (
     capacity TEXT NOT NULL, until REAL NOT NULL, reason TEXT NOT NULL, since REAL NOT NULL, at
   REAL NOT NULL,
   PRIMARY KEY (world, provider, region, zone, machine_type, gpu_type, capacity));
+CREATE TABLE IF NOT EXISTS tries (
+    world TEXT NOT NULL, provider TEXT NOT NULL, region TEXT NOT NULL, zone TEXT NOT NULL,
+  machine_type TEXT NOT NULL, gpu_type TEXT NOT NULL, capacity TEXT NOT NULL, outcome TEXT NOT
+  NULL, seconds REAL NOT NULL, at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS tries_of ON tries (world, at);
 CREATE TABLE IF NOT EXISTS closures (
     world TEXT NOT NULL, account TEXT NOT NULL, provider TEXT NOT NULL, region TEXT NOT NULL, zone
   TEXT NOT NULL, machine_type TEXT NOT NULL,

@@ -14,6 +14,7 @@ from providers.engine.journal import leases as _leases
 from providers.engine.journal import orders as _orders
 from providers.engine.journal import owners as _owners
 from providers.engine.journal import placements as _placements
+from providers.engine.journal import tries as _tries
 from providers.engine.journal import volumes as _volumes
 from providers.engine.journal import waits as _waits
 from providers.engine.journal.database import Database
@@ -54,6 +55,10 @@ class Journal(Database):
     block = _blocks.block
     clear = _blocks.clear
     unblock = _blocks.unblock
+
+    note_tries = _tries.note_tries
+    tries = _tries.find_tries
+    forget_tries = _tries.forget_tries
 
     closures = _closures.find
     close_to = _closures.close_to

@@ -6,6 +6,7 @@ Buys nothing. What is blocked here holds for this run; the journal keeps what ho
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,22 @@ from providers.engine.messages import WAITED, bare, said, trimmed
 from providers.engine.readiness import acceptance
 from providers.engine.readiness.wait import SETUP
 from providers.engine.runtime.tasks import repeated
-from providers.errors import CloudError, NotReady, OutcomeUnknown, Unclassified
+from providers.errors import (
+    CloudError,
+    GpusError,
+    HalfMade,
+    NoCapacity,
+    NotReady,
+    OfferGone,
+    OutcomeUnknown,
+    PriceRose,
+    QuotaExceeded,
+    Unclassified,
+)
 from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.place import Scope
+from providers.planner.expected import ACQUIRED, REFUSED
 from providers.remote.probe import REACH
 
 if TYPE_CHECKING:
@@ -34,6 +47,8 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 
+_OF_PLACES = (NoCapacity, QuotaExceeded, OfferGone, PriceRose, HalfMade)
+"""Refusals that say something of how probably the next try there succeeds."""
 OUT_OF_REACH = 2
 """Machines in a row that could not be reached or were not ready in time, after which a cloud is
 left out for the run.
@@ -127,6 +142,25 @@ class Candidates:
                 closed_places.close(self.world, account, scope, error)
             elif error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
                 self.world.journal.block(self.world.name, scope, error.block_s, reason, now)
+
+    def remember(
+        self, candidates: Sequence[Candidate], seconds: float, error: CloudError | None = None
+    ) -> None:
+        """Keeps for later plans what a try came to: acquired, or a refusal that says something of
+        its places. A try of several places took its time for all of them together.
+        """
+        if error is not None and not isinstance(error, _OF_PLACES):
+            return
+        outcome = ACQUIRED if error is None else REFUSED
+        # It is advice: where it can't be written, nothing else changes.
+        with suppress(GpusError):
+            self.world.journal.note_tries(
+                self.world.name,
+                candidates,
+                outcome,
+                seconds / len(candidates),
+                self.world.clock.now(),
+            )
 
     def try_again(self, order: Order) -> None:
         """Puts the candidates of an order back, alone."""

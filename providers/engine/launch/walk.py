@@ -115,6 +115,8 @@ class _Walk:
         self.attempts: list[Attempt] = []
         self.account: Account = ()
         """Where the present order is placed."""
+        self.resuming = False
+        """What is waited for was ordered by an earlier run: how long it took is not known."""
 
     @property
     def now(self) -> float:
@@ -183,6 +185,7 @@ class _Walk:
     async def resume(self, entry: order_table.OrderRow) -> LaunchResult | CloudError | None:
         """See `resumed`."""
         order, started = entry.order, self.now
+        self.resuming = True
         self.account = entry.account or ()
         adapter = await adapter_of(self.world, entry.provider, entry.account)
         purchase = self._purchase(adapter, order)
@@ -246,6 +249,8 @@ class _Walk:
         self.world.journal.clear(self.world.name, placed)
         closed_places.opened(self.world, self.account, placed)
         self._record((placed,), "acquired", "", "", started)
+        if not self.resuming:
+            self.candidates.remember((placed,), self.now - started)
         names = ", ".join(node.name for node in nodes)
         heading = self._line((placed,), 0)
         self.world.report("info", clipped(f"{heading}: acquired, {names}"))
@@ -417,6 +422,8 @@ class _Walk:
         heading, capacity = self._line(candidates), candidates[0].capacity
         self.world.report("info", refusal_lines(heading, capacity, error, told=told))
         self._record(candidates, type(error).__name__, error.code, trimmed(error), started)
+        if not self.resuming:
+            self.candidates.remember(candidates, self.now - started, error)
 
     def _record(
         self, candidates: Sequence[Candidate], outcome: str, code: str, message: str, started: float

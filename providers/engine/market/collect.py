@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask
     from providers.model.offer import Offer
     from providers.model.place import Block
+    from providers.planner.expected import Tried
 
 
 def market(
@@ -131,10 +132,12 @@ def market(
         if manifest.pricing.notes is not None
     }
     closed: Sequence[Block] = ()
+    tried: Tried | None = None
     with suppress(GpusError, OSError):  # a journal that cannot be read is told where it matters
         closed = closed_places.closed(
             world, begin, {name: usable for name, (_, _, usable) in looked.items()}, allowed
         )
+        tried = _tried(world)
     seen = Market(
         overlay(base, rows) if rows else base,
         able,
@@ -143,8 +146,20 @@ def market(
         world.manifests,
         silent,
         closed,
+        tried,
     )
     return with_warnings(seen, lines) if lines else seen
+
+
+def _tried(world: World) -> Tried | None:
+    """What the journal remembers of tries; None where nothing was ever tried."""
+    if not world.has_journal:
+        return None
+    from providers.planner.expected import Tried
+
+    found = world.journal.tries(world.name)
+    # The rehearsal's clock is another file to open: only where there is something to compare.
+    return Tried(found, world.clock.now()) if found else None
 
 
 def _look(

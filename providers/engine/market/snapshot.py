@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from providers.model.machine import Setup
     from providers.model.offer import Candidate
     from providers.model.place import Block
+    from providers.planner.expected import Tried
     from providers.planner.plan import Plan
     from providers.workloads.sizing.fit import Fit
 
@@ -38,6 +39,8 @@ class Market(NamedTuple):
     """Provider -> why it is not known what it sells now."""
     closed: Sequence[Block] = ()
     """What the accounts cannot use until somebody changes them."""
+    tried: Tried | None = None
+    """What the user's own tries say of places; None where there were none."""
 
     def plan(
         self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None
@@ -88,6 +91,7 @@ class Market(NamedTuple):
             closed=why_unreachable(ask, known),
             hosted=hosted,
             parted=parted(ask, self.manifests),
+            tried=self.tried,
         )
 
 

@@ -20,6 +20,7 @@ def remembered(tmp_path, monkeypatch):
     world.journal.block(world.name, old, 60, "busy", now - 3_600)
     closed = Scope("aws", "af-south-1")
     world.journal.close_to(world.name, None, closed, "opt in to it", now + 86_400)
+    world.journal.note_tries(world.name, [sold, closed], "refused", 9.0, now)
     world.close()
 
 
@@ -35,7 +36,7 @@ def test_what_was_refused_is_shown_with_when_it_is_asked_again(remembered, capsy
 
 
 def test_one_provider_or_all_is_forgotten(remembered, capsys) -> None:
-    """The others stay."""
+    """The others stay; also what was tried there is forgotten."""
     assert main(["memory", "aws", "--forget"]) == 0
     assert "forgot 1 place" in capsys.readouterr().out
     assert main(["memory"]) == 0
@@ -43,6 +44,9 @@ def test_one_provider_or_all_is_forgotten(remembered, capsys) -> None:
     assert "us-east4-a" in shown and "af-south-1" not in shown
     assert main(["memory", "--forget"]) == 0 and main(["memory"]) == 0
     assert "nothing is remembered" in capsys.readouterr().out
+    world = open_world("rehearsal")
+    assert world.journal.tries(world.name) == ()
+    world.close()
 
 
 def test_unknown_provider_is_named_with_the_known_ones(capsys) -> None:
