@@ -114,8 +114,8 @@ class Declared(NamedTuple):
         }
         return {
             "name": record.cluster,
-            "stack": self.stack,
-            "project": self.project,
+            "stack": self.stack or None,
+            "project": self.project or None,
             "world": record.world,
             "status": record.status,
             **where,
@@ -130,12 +130,12 @@ def known(world: str | None = None, stack: str = "", cluster: str = "") -> tuple
     """What stacks have that has not ended, as far as this machine's journal knows; narrowed by
     world, stack and cluster. Asks no cloud.
     """
-    return _journaled(world, stack, cluster, lambda journal, name: journal.standing(name, cluster))
+    return journaled(world, stack, cluster, lambda journal, name: journal.standing(name, cluster))
 
 
 def waiting(world: str | None = None, stack: str = "") -> tuple[Declared, ...]:
     """What stacks wait for, or have given up, as far as this machine's journal knows."""
-    return _journaled(world, stack, "", lambda journal, name: journal.waiting(name))
+    return journaled(world, stack, "", lambda journal, name: journal.waiting(name))
 
 
 def stacks(world: str | None = None) -> frozenset[str]:
@@ -160,7 +160,7 @@ def over(name: str, world: str | None = None, stack: str = "") -> Declared | Non
     """
     if known(world, stack, name):
         return None
-    found = _journaled(world, stack, name, lambda journal, of: journal.conclusions(of, name))
+    found = journaled(world, stack, name, lambda journal, of: journal.conclusions(of, name))
     return _only(found, name, world, stack) if found else None
 
 
@@ -171,12 +171,17 @@ def concluded(name: str, world: str | None = None, stack: str = "") -> Declared 
     return next((each for each in known(world, stack, name) if each.is_over), None)
 
 
-def _journaled(
+def journaled(
     world: str | None,
     stack: str,
     cluster: str,
     which: Callable[[Journal, str], Sequence[PlacementRow]],
+    *,
+    ad_hoc: bool = False,
 ) -> tuple[Declared, ...]:
+    """The placements that `which` takes from the journal of each world; with `ad_hoc` also those of
+    no stack. Asks no cloud.
+    """
     if not (home() / JOURNAL_FILE).exists():
         return ()
     found: list[Declared] = []
@@ -191,7 +196,7 @@ def _journaled(
             for launch in which(opened_world.journal, name):
                 project, of = owners.get(launch.owner, ("", ""))
                 if (
-                    launch.owner in owners
+                    (ad_hoc or launch.owner in owners)
                     and cluster in {"", launch.cluster}
                     and stack.rpartition("/")[2] in {"", of}
                 ):
@@ -363,7 +368,7 @@ def only_job(world: str | None = None, stack: str = "") -> str:
     """
     found = (
         *known(world, stack),
-        *_journaled(world, stack, "", lambda journal, of: journal.conclusions(of)),
+        *journaled(world, stack, "", lambda journal, of: journal.conclusions(of)),
     )
     jobs = list(dict.fromkeys(each.record.cluster for each in found if each.record.kind == "job"))
     if len(jobs) != 1:

@@ -158,8 +158,11 @@ def add_adhoc(commands: Any) -> None:
             "--node", type=int, default=0, help="which machine of a cluster (default 0)"
         )
     listed = command(
-        "ps", "what runs, ad hoc and by stacks, whose it is, at what price", "ps [-s STACK]"
+        "ps",
+        "what runs, ad hoc and by stacks, whose it is, at what price",
+        "ps [-s STACK] [--all]",
     )
+    listed.add_argument("--all", action="store_true", help="also what has ended, and what it cost")
     listed.add_argument("--json", action="store_true", help="a JSON list instead of a table")
     for parser in (copy, login, hosts, logs, wait, doctor, tested, shown, listed):
         parser.add_argument(

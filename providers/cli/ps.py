@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from providers.adhoc import provision, stack_clusters
+from providers.adhoc import past, provision, stack_clusters
 from providers.cli import stackfile
 from providers.cli.adhoc import OK
 from providers.cli.colour import show
@@ -36,7 +36,8 @@ def ps(options: argparse.Namespace) -> int:
         () if options.stack else provision.find(world=options.world, settings=settings_of(options))
     )
     where = (options.world, options.stack or "")
-    stacks = (*stack_clusters.known(*where), *stack_clusters.waiting(*where))
+    which = past.ever if options.all else stack_clusters.known
+    stacks = (*which(*where), *stack_clusters.waiting(*where))
     if options.stack and not stacks:
         require_stack(options.stack)
     if options.json:
@@ -56,14 +57,20 @@ def ps(options: argparse.Namespace) -> int:
         return OK
     if stacks:
         _table([_OF_STACKS, *map(_declared_row, stacks)], ("ends", "where", "stack"))
-        _say("stacks' clusters, from this machine's journal; `pulumi refresh` asks the clouds")
+        what = "what ran and what stacks have" if options.all else "stacks' clusters"
+        _say(f"{what}, from this machine's journal; `pulumi refresh` asks the clouds")
         if found:
             print()
     if not found:
         if not options.stack:
             _say("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
         elif not stacks:
-            _say(f"nothing of stack {options.stack} runs, as far as this machine's journal knows")
+            did = "ran" if options.all else "runs"
+            more = "" if options.all else "; --all shows what has ended"
+            _say(
+                f"nothing of stack {options.stack} {did}, as far as this machine's journal"
+                f" knows{more}"
+            )
         return OK
     _table([_AD_HOC, *map(_ad_hoc_row, found)], ("ends", "used by", "where"))
     if any(machine.process is None for machine in found):
@@ -101,7 +108,7 @@ def _declared_row(each: stack_clusters.Declared) -> tuple[str, ...]:
     record, place = each.record, each.record.placement
     return (
         record.cluster,
-        each.stack,
+        each.stack or "ad hoc",
         record.world,
         record.status,
         f"{place.provider} {place.where}".strip(),

@@ -235,6 +235,28 @@ def test_what_runs_on_after_its_job_is_listed_with_its_price_and_what_ends_it(
     assert [launch.ended_at for launch in rig.world.journal.launches("rehearsal")] == [None]
 
 
+def test_all_shows_what_every_placement_that_has_ended_cost(rig) -> None:
+    """A finished job whose machine is gone, and one that was destroyed, with how long each ran;
+    without `--all` neither that is destroyed is shown.
+    """
+    record = rig.create(JOB)
+    rig.store.advance(3_600)
+    record = rig.read(record)
+    rig.update(record, JOB)
+    (done,) = json.loads(rig.gpus("ps", "--all", "--json")[1])
+    assert (done["status"], done["stack"], done["price_usd_per_hour"]) == ("ended", "dev", None)
+    assert done["cost_usd"] > 0 and done["ended_at"] > done["launched_at"]
+    machine = rig.create(MACHINE)
+    rig.store.advance(7_200)
+    asyncio.run(operations.delete(rig.world, machine))
+    first, second = json.loads(rig.gpus("ps", "--all", "--json")[1])
+    assert first["cost_usd"] == done["cost_usd"] and second["status"] == "released"
+    assert 7_200 <= second["ended_at"] - second["launched_at"] < 7_500 and second["cost_usd"] > 0
+    assert json.loads(rig.gpus("ps", "--json")[1]) == []
+    assert "--all shows what has ended" in rig.gpus("ps", "-s", "dev")[1]
+    assert rig.gpus("ps", "-s", "dev", "--all")[1].count("ended before 20") == 2
+
+
 def test_a_job_that_its_ttl_ended_before_it_said_how_is_over_and_not_well(rig) -> None:
     """Its machine was deleted by the cloud: that is told, and `gpus wait` ends with 1."""
     rig.store.set_latency("gcp", "job", 4 * 3_600)

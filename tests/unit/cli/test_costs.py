@@ -107,6 +107,10 @@ def test_what_was_spent_is_told_and_ps_has_age_and_cost(capsys) -> None:
     out = run(capsys, "spend")[1]
     assert "rehearsal: nothing was paid" in out and "ad hoc  b" in out and "forecast for " in out
     assert run(capsys, "release", "b")[0] == 0
+    assert "$1.44" not in run(capsys, "ps")[1]
+    head, row = run(capsys, "ps", "--all")[1].splitlines()[:2]
+    assert row.startswith("b    ad hoc released") and "ended before 20" in row
+    assert row[head.index("age") :].split()[:2] == ["2h", "$1.44"]
     # The clock is set back: what has ended is not to come.
     run(capsys, "rehearse", "reset")
     worlds = json.loads(run(capsys, "spend", "--json")[1])
