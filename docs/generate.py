@@ -142,6 +142,7 @@ SEE = {
     "network": "They are resources of `pulumi_gcp`.",
     "wait": "See [Waiting](#waiting).",
     "acquire": "See [wait for capacity](../how-to/wait-for-capacity.md#in-a-stack).",
+    "block": "See [a block](../how-to/wait-for-capacity.md#a-block-of-ec2s-calendar).",
     "idle_after": "See [budgets](../how-to/budgets.md#idle-machines).",
     "on_loss": "See [Losses](#losses).",
     "state": "See [Stopping](#stopping).",

@@ -128,6 +128,16 @@ class Repricing(Protocol):
 
 
 @runtime_checkable
+class BlockMarket(Protocol):
+    """A cloud that sells windows in its calendar (`Capabilities.blocks`), paid for in full."""
+
+    def block_offers(self, ask: Ask, like: Sequence[Offer]) -> Repriced:
+        """Every window that fits the ask's terms, in the regions and of the machine types of
+        `like`, which are bundled offers; one beyond the cap is restricted. Reads only.
+        """
+
+
+@runtime_checkable
 class PlaceAccess(Protocol):
     """A cloud with places that an account must enable (`Limits.closed`)."""
 

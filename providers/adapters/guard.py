@@ -110,6 +110,13 @@ class Cloud:
                 return self.real.repriced(offers)
             return base.Repriced(offers)
 
+    def block_offers(self, ask: Ask, like: Sequence[Offer]) -> base.Repriced:
+        """See `base.BlockMarket`; else none."""
+        with self._readable("block_offers"):
+            if isinstance(self.real, base.BlockMarket):
+                return self.real.block_offers(ask, like)
+            return base.Repriced(())
+
     def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         """See `base.PlaceAccess`; else none."""
         with self._readable("usable"):

@@ -221,6 +221,7 @@ def _machine(
             texts,
             [left_out] * size,
             [restriction] * size,
+            [None] * size,
         )
         for column, values in zip(columns, filled, strict=True):
             column.extend(values)

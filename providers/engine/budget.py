@@ -4,7 +4,7 @@ whole micro-dollars, by calendar months in UTC.
 Owns the ledger that the stack's ownership keeps in its state: single placements ("spells") with
 price and time, and the sum of those that ended long ago. What is not known is never zero: a spell
 whose end nobody saw counts as running, until its own limit at most; one without a price refuses
-purchases. Pure, but for what reads the journal or asks the clouds; must not import an adapter.
+purchases. Pure, but for what reads the journal; must not import an adapter.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.errors import CloudError, GpusError
+from providers.errors import GpusError
 from providers.model import duration
-from providers.model.machine import GONE
+from providers.model.ask import BLOCK
 from providers.model.money import per_hour
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from providers.engine.record import ClusterRecord
-    from providers.engine.runtime.accounts import Accounts
     from providers.engine.runtime.world import World
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
@@ -49,6 +48,10 @@ class Charge(NamedTuple):
     launched_at: float
     ended_at: float = 0.0
     ends_at: float = 0.0
+    upfront: int = 0
+    """What was paid at once at `launched_at`, for all of it until `ends_at`: a block. Its machines
+    then cost nothing by the hour.
+    """
 
     @property
     def is_volume(self) -> bool:
@@ -64,7 +67,8 @@ class Charge(NamedTuple):
         """
         ends = [moment for moment in (self.ended_at, self.ends_at) if moment]
         seconds = min([until, *ends]) - max(since, self.launched_at)
-        return int((self.micro_usd or 0) * max(0.0, seconds) / _HOUR_S)
+        at_once = self.upfront if since <= self.launched_at < until else 0
+        return at_once + int((self.micro_usd or 0) * max(0.0, seconds) / _HOUR_S)
 
 
 class Ledger(NamedTuple):
@@ -84,7 +88,7 @@ def read(raw: Mapping[str, Any] | None) -> Ledger:
     spells = {}
     for key, item in (raw.get("runs") or {}).items():
         cluster, generation, launched = key.rsplit("/", 2)
-        provider, price, ended, ends = item
+        provider, price, ended, ends, *upfront = item
         spells[key] = Charge(
             cluster,
             generation,
@@ -93,6 +97,7 @@ def read(raw: Mapping[str, Any] | None) -> Ledger:
             float(launched),
             float(ended),
             float(ends),
+            int(upfront[0]) if upfront else 0,
         )
     return Ledger(
         {name: int(value) for name, value in (raw.get("months_micro_usd") or {}).items()},
@@ -104,7 +109,13 @@ def read(raw: Mapping[str, Any] | None) -> Ledger:
 def write(ledger: Ledger) -> dict[str, Any]:
     """Plain JSON types, small."""
     runs = {
-        key: [spell.provider, spell.micro_usd, int(spell.ended_at), int(spell.ends_at)]
+        key: [
+            spell.provider,
+            spell.micro_usd,
+            int(spell.ended_at),
+            int(spell.ends_at),
+            *([spell.upfront] if spell.upfront else []),
+        ]
         for key, spell in sorted(ledger.spells.items())
     }
     return {
@@ -139,7 +150,7 @@ def spell_of(record: ClusterRecord) -> Charge:
         record.cluster,
         record.generation,
         record.provider,
-        record.price.micro_usd,
+        0 if record.placement.capacity == BLOCK else record.price.micro_usd,
         record.launched_at,
         0.0,
         record.ends_at,
@@ -152,8 +163,13 @@ def of_journal(world: World, owners: Iterable[str]) -> tuple[Charge, ...]:
     """
     if not world.has_journal:
         return ()
-    found = []
+    found: list[Charge] = []
     for owner in owners:
+        found += [
+            Charge(each.cluster, each.token, each.provider, 0, *times, each.ends_at, each.micro_usd)
+            for each in world.journal.prepaid(world.name, owner)
+            for times in ((each.paid_at, each.paid_at),)
+        ]
         for launch in world.journal.launches(world.name, owner):
             if launch.launched_at:
                 ends = float(launch.record.get("ends_at") or 0.0)
@@ -163,7 +179,7 @@ def of_journal(world: World, owners: Iterable[str]) -> tuple[Charge, ...]:
                         launch.cluster,
                         launch.generation,
                         launch.provider,
-                        launch.micro_usd,
+                        0 if launch.record.get("capacity") == BLOCK else launch.micro_usd,
                         launch.launched_at,
                         ended,
                         ends,
@@ -203,8 +219,10 @@ def with_ends(spells: Iterable[Charge], now: float) -> dict[str, Charge]:
     """
     found = {spell.key: spell for spell in spells}
     by_cluster: dict[str, list[Charge]] = {}
+    # A block is paid beside what runs, and ends nothing.
+    hourly = [spell for spell in found.values() if not spell.upfront]
     # A volume that was made larger at once began twice within one second.
-    for spell in sorted(found.values(), key=lambda item: (item.launched_at, not item.ended_at)):
+    for spell in sorted(hourly, key=lambda item: (item.launched_at, not item.ended_at)):
         by_cluster.setdefault(spell.cluster, []).append(spell)
     for run in by_cluster.values():
         for previous, later in pairwise(run):
@@ -241,69 +259,6 @@ def _folded(ledger: Ledger, now: float) -> Ledger:
 def same(one: Ledger, other: Ledger) -> bool:
     """Whether two ledgers would be written alike."""
     return write(one) == write(other)
-
-
-async def settled(
-    world: World, owner: str, ledger: Ledger, known: Collection[Charge], accounts: Accounts
-) -> Ledger:
-    """The ledger; what runs by it, and not by this machine's journal, and has no machine any more,
-    ended now at the latest.
-
-    Another machine ended it, or its cloud did. Asks the clouds only where there are such spells;
-    one that can't be asked leaves them running.
-    """
-    import asyncio
-    from functools import partial
-
-    from providers.engine.runtime.accounts import adapter_of
-    from providers.engine.runtime.deadlines import looking
-    from providers.engine.runtime.tasks import repeated
-
-    own = {spell.key for spell in known if not spell.ended_at}
-
-    async def ended(spell: Charge) -> bool:
-        places = [
-            (spell.provider, None),
-            *(place for place in accounts if place[0] == spell.provider),
-        ]
-        try:
-            adapters = [(at, await adapter_of(world, at, of)) for at, of in dict.fromkeys(places)]
-            if spell.is_volume:
-                name = spell.cluster.removeprefix(VOLUME)
-                # Of whichever owner: what an earlier one left costs on.
-                return not any(
-                    [
-                        await repeated(world, provider, partial(each.volumes.find, name=name))
-                        for provider, each in adapters
-                    ]
-                )
-            nodes = [
-                node
-                for provider, each in adapters
-                for node in await repeated(
-                    world, provider, each.find, owner, spell.cluster, tries=2
-                )
-            ]
-        except CloudError:
-            return False
-        return not any(
-            node.status != GONE
-            and (node.label is None or node.label.generation in ("", spell.generation))
-            for node in nodes
-        )
-
-    running = [
-        spell for spell in ledger.spells.values() if not spell.ended_at and spell.key not in own
-    ]
-    with looking():
-        over = await asyncio.gather(*(ended(spell) for spell in running))
-    now = world.clock.now()
-    found = {
-        spell.key: spell._replace(ended_at=now)
-        for spell, is_over in zip(running, over, strict=True)
-        if is_over
-    }
-    return ledger._replace(spells={**ledger.spells, **found})
 
 
 class MonthTotals(NamedTuple):
@@ -390,10 +345,28 @@ class Budget:
     def fits(self, candidate: Candidate, limit_s: int | None, now: float, cluster: str) -> bool:
         """Whether its whole life in this month can still be paid for."""
         sums = self.sums(now, cluster)
-        cost = cost_of(candidate.micro_usd, limit_s, now)
+        cost = self.whole(candidate, limit_s, now, cluster)
         return (
             cost is not None and not sums.unknown and sums.spent + sums.running + cost <= self.limit
         )
+
+    def block(self, candidate: Candidate, now: float, cluster: str) -> int | None:
+        """What a block still costs: nothing where the cluster's own is not over yet. None for what
+        is bought by the hour.
+        """
+        term = candidate.offer.term
+        if term is None:
+            return None
+        held = (spell for spell in self._ledger.spells.values() if spell.upfront)
+        paid = any(spell.cluster == cluster and spell.ends_at > now for spell in held)
+        return 0 if paid else term.upfront_micro_usd
+
+    def whole(
+        self, candidate: Candidate, limit_s: int | None, now: float, cluster: str
+    ) -> int | None:
+        """What a candidate comes to in this month; None where its price is not known."""
+        block = self.block(candidate, now, cluster)
+        return cost_of(candidate.micro_usd, limit_s, now) if block is None else block
 
     def standing(self, now: float) -> str:
         """What was spent and what is to come, in one line."""
@@ -417,11 +390,19 @@ class Budget:
         left = self.limit - total
         return f"{usd(left)} left" if left >= 0 else f"{usd(-left)} too much"
 
-    def line(self, micro_usd: int | None, limit_s: int | None, now: float, cluster: str) -> str:
+    def line(
+        self,
+        micro_usd: int | None,
+        limit_s: int | None,
+        now: float,
+        cluster: str,
+        block: int | None = None,
+    ) -> str:
         """The arithmetic in one line: what was spent, what runs, what this would cost, and what is
-        left of the limit.
+        left of the limit. `block` is what a block still costs, in place of a price by the hour.
         """
-        sums, cost = self.sums(now, cluster), cost_of(micro_usd, limit_s, now)
+        sums = self.sums(now, cluster)
+        cost = cost_of(micro_usd, limit_s, now) if block is None else block
         head = self.head(now, cluster)
         if cost is None:
             return f"{head}, and this at a price that is not known"
@@ -432,6 +413,9 @@ class Budget:
             else "the month's end"
         )
         total = sums.spent + sums.running + cost
+        if block is not None:
+            what = f"{usd(cost)} for this block = {sums.least}{usd(total)}"
+            return f"{head}, {what}, {self.rest(total)}"
         return (
             f"{head}, {usd(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) ="
             f" {sums.least}{usd(total)}, {self.rest(total)}"
@@ -446,9 +430,10 @@ class Budget:
         unknown = self.sums(now, name).unknown
         best = min(
             plan.candidates,
-            key=lambda candidate: cost_of(candidate.micro_usd, limit_of(candidate), now) or 0,
+            key=lambda candidate: self.whole(candidate, limit_of(candidate), now, name) or 0,
         )
-        line = self.line(best.micro_usd, limit_of(best), now, name)
+        block = self.block(best, now, name)
+        line = self.line(best.micro_usd, limit_of(best), now, name, block)
         todo = (
             f"the price of {', '.join(unknown)} is not known: replace or destroy it, or take the"
             " limit out"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from providers.engine.record import ENDS_SLACK_S
 from providers.errors import AllFailed, CloudError, NoCapacity, OfferGone, QuotaExceeded, with_words
 from providers.model import duration
-from providers.model.ask import RESERVATION
+from providers.model.ask import BLOCK, RESERVATION
 from providers.model.money import per_hour
 from providers.model.stack import argument
 from providers.planner.rules import GPU, NAMES
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from providers.engine.record import ClusterRecord
     from providers.model.ask import Ask
-    from providers.model.machine import Attempt
+    from providers.model.machine import Attempt, Ticket
     from providers.model.offer import Candidate
 
 _OURS_MAX = 2_000
@@ -247,10 +247,28 @@ def all_failed(
     )
 
 
+def waits_for_window(ticket: Ticket) -> str:
+    """Of an order that is paid for and has not begun: until when it waits, and what to do then."""
+    begins = moment(ticket.begins_at)
+    return (
+        f"queued: waits for its block until {begins} ({ticket.detail}); run `up` again then, or"
+        " leave `gpus watch` running; it is paid for, and `destroy` gets nothing back"
+    )
+
+
+def kept_paid(block: str) -> str:
+    """What is left of a block once what was to run in it is given up."""
+    return (
+        f"{block}: it is paid for and cannot be cancelled; the same cluster uses it if it"
+        " is declared again before it ends"
+    )
+
+
 def why_ended(record: ClusterRecord, detail: str, now: float, idle: str = "") -> str:
     """`at 2026-11-29 08:29 UTC by its ttl`, or what the cloud said, with the moment it was seen.
     `idle`: it was ended on purpose, for that.
     """
     if record.ends_at and now >= record.ends_at - ENDS_SLACK_S and not idle:
-        return f"at {moment(min(record.ends_at, now))} by its ttl"
+        what = "the end of its block" if record.placement.capacity == BLOCK else "its ttl"
+        return f"at {moment(min(record.ends_at, now))} by {what}"
     return f"({idle or detail or 'by its own limit'}), seen at {moment(now)}"

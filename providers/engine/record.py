@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from providers.model.machine import Setup
+    from providers.model.offer import Term
 
 Account = tuple[tuple[str, str], ...]
 """Whose cloud account something is in, as the provider's settings say it (project, profile,
@@ -368,6 +369,14 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
     if setup.script_digest:
         found |= {WORK: setup.script_digest, ON_DONE: setup.on_done}
     return tuple(sorted(found.items()))
+
+
+def limit_at(launched: float, ttl_s: int | None, term: Term | None) -> float:
+    """When what was launched then is ended by its own limit: its ttl, or the end of the window that
+    it was bought for; 0 for never.
+    """
+    ends = [launched + ttl_s] if ttl_s else []
+    return min([*ends, term.ends_at] if term is not None else ends, default=0.0)
 
 
 def began(nodes: Iterable[Node], now: float, otherwise: float) -> float:

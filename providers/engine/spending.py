@@ -117,7 +117,8 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
         for cluster in dict.fromkeys(spell.cluster for spell in spells):
             own = [spell for spell in spells if spell.cluster == cluster]
             hours = _hours(own, begin, min(now, end))
-            if hours:
+            spent = sum(spell.cost(begin, min(now, end)) for spell in own)
+            if hours or spent:
                 all_spells += own
                 clusters.append(
                     ClusterSpend(
@@ -125,7 +126,7 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
                         name,
                         cluster,
                         hours,
-                        sum(spell.cost(begin, min(now, end)) for spell in own),
+                        spent,
                         sum(spell.cost(max(now, begin), end) for spell in own),
                         any(
                             spell.micro_usd is None and _hours([spell], begin, min(now, end))
@@ -197,7 +198,7 @@ def _users(world: World, volume: VolumeSpell) -> tuple[str, ...] | None:
 
 def _hours(spells: Sequence[Charge], since: float, until: float) -> float:
     """How long they ran between two times, together."""
-    priced = (spell._replace(micro_usd=1_000_000) for spell in spells)
+    priced = (spell._replace(micro_usd=1_000_000, upfront=0) for spell in spells)
     return sum(spell.cost(since, until) for spell in priced) / 1_000_000
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
 CAPACITIES = (ON_DEMAND, SPOT, FLEX_START, RESERVATION)
+"""The kinds that the catalog lists."""
+BLOCK = "block"
+"""A window in the calendar, paid for in full beforehand: listed by its cloud alone."""
 BY_CHOICE, PREFERENCE, PRICE, PERFORMANCE, EXPECTED = (
     "price_by_choice",
     "preference",
@@ -101,6 +104,14 @@ class PriceOverride(NamedTuple):
     capacity: str = ""
 
 
+class BlockTerms(NamedTuple):
+    """How long a block lasts, within which time it begins, and the most that all of it may cost."""
+
+    lasts_s: int
+    start_within_s: int
+    max_micro_usd: int
+
+
 class Ask(NamedTuple):
     """Everything that decides which offers are acceptable, and in which order."""
 
@@ -138,6 +149,15 @@ class Ask(NamedTuple):
     """The proxy of its replicas has a certificate."""
     image: str = ""
     """The container image that runs there, where a market is listed for an ask."""
+    block: BlockTerms | None = None
+    """What a block may be, where one of the choices is bought as one."""
+
+    @property
+    def block_choices(self) -> tuple[Choice, ...]:
+        """The choices that may be bought as a block."""
+        return tuple(
+            entry for entry in self.entries if any(way.kind == BLOCK for way in entry.capacity)
+        )
 
     @property
     def replicated(self) -> bool:
@@ -197,10 +217,10 @@ def capacity(text: str, path: str = "capacity") -> Capacity:
     match = _RESERVATION.match(cleaned)
     if match:
         return Capacity(RESERVATION, match[1])
-    if cleaned in CAPACITIES and cleaned != RESERVATION:
+    if cleaned in (*CAPACITIES, BLOCK) and cleaned != RESERVATION:
         return Capacity(cleaned)
     raise SpecError(
-        [Problem(path, "one of on-demand, spot, flex-start, reservation(NAME)", repr(text))]
+        [Problem(path, "one of on-demand, spot, flex-start, reservation(NAME), block", repr(text))]
     )
 
 

@@ -23,6 +23,8 @@ class Capabilities(NamedTuple):
     """
     sold_types: frozenset[str] = frozenset()
     """Machine type prefixes that the adapter can order; empty means all."""
+    blocks: frozenset[str] = frozenset()
+    """Machine type prefixes that are sold as a window in the calendar too (capacity `block`)."""
     max_ttl_s: int | None = None
     """The longest life that the cloud gives a machine; None where there is no limit."""
     ssh: bool = True

@@ -59,7 +59,7 @@ class OfferRow(NamedTuple):
 def row(offer: Offer, micro_usd: int | None) -> OfferRow:
     """The offer, at a price that is known or not."""
     fields = offer._asdict()
-    del fields["node_micro_usd"]
+    del fields["node_micro_usd"], fields["term"]
     for count in ("gpu_count", "vcpus"):
         if fields[count] == int(fields[count]):
             fields[count] = int(fields[count])

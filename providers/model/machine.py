@@ -52,6 +52,17 @@ leaves it alone.
 """
 
 
+BEGINS_AT, UPFRONT, PAID_AT, BLOCK_ENDS_AT = (
+    "begins_at",
+    "upfront_micro_usd",
+    "paid_at",
+    "block_ends_at",
+)
+"""In `Ticket.native`, of an order that bought a window in full: when that begins (seconds since the
+epoch); what it cost, when it was paid and when it ends, where this order is the one that paid.
+"""
+
+
 class Handle(NamedTuple):
     """One machine, as its cloud names it. `native_id` is enough to find it again:
     `projects/P/zones/Z/instances/N`.
@@ -234,6 +245,18 @@ class Ticket(NamedTuple):
     placed: Candidate | None = None
     handles: tuple[Handle, ...] = ()
     detail: str = ""
+
+    @property
+    def begins_at(self) -> float:
+        """When what is queued for begins, in seconds since the epoch, where it is paid for already
+        and nothing can take it back; 0 for a queue that can be left.
+        """
+        return float(dict(self.native).get(BEGINS_AT, 0)) if self.state == QUEUED else 0.0
+
+    @property
+    def upfront_micro_usd(self) -> int:
+        """What the order paid in full when it was placed; 0 for capacity by the hour."""
+        return int(dict(self.native).get(UPFRONT, 0))
 
 
 class Attempt(NamedTuple):

@@ -12,6 +12,19 @@ from providers.model.money import usd
 from providers.model.placement import Placement, Price
 
 
+class Term(NamedTuple):
+    """The window that an offer is for, in seconds since the epoch, and what all nodes cost for all
+    of it, to be paid at once. `offering` is its cloud's name for it.
+
+    Its machines are ended at `ends_at`; the window itself may be a little longer.
+    """
+
+    offering: str
+    begins_at: float
+    ends_at: float
+    upfront_micro_usd: int
+
+
 class Offer(NamedTuple):
     """One way to buy one node: where, what, how, and for how much.
 
@@ -42,6 +55,8 @@ class Offer(NamedTuple):
     parts: str = ""
     left_out: str = ""
     restriction: str = ""
+    term: Term | None = None
+    """The window that it is for; None for capacity by the hour."""
 
     @property
     def id(self) -> str:
@@ -50,6 +65,7 @@ class Offer(NamedTuple):
         return (
             f"{self.provider}/{self.zone or self.region}/{self.machine_type}"
             f"/{self.gpu_type}:{count}/{self.capacity}"
+            + (f"/{self.term.offering}" if self.term else "")
         )
 
 

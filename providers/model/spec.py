@@ -22,6 +22,7 @@ from providers.model.ask import Ask, PriceOverride
 from providers.model.machine import MANAGED, Setup
 from providers.model.money import micro_usd
 from providers.model.secret import REGISTRY_PASSWORD, TLS_CERTIFICATE
+from providers.model.spec_block import block_terms
 from providers.model.spec_checks import check_cluster
 from providers.model.spec_choices import choices_of
 from providers.model.spec_fields import ClusterFields, Fallback, Gpu
@@ -83,6 +84,7 @@ class Cluster(ClusterFields):
                 for o in self.prices.overrides
             ),
             disk_gib=self.disk_gib,
+            block=block_terms(self),
             options={name: dict(section) for name, section in self.options.items()},
             ports=tuple(self.ports),
             tls=self.tls is not None,

@@ -8,6 +8,7 @@ from providers.errors import Problem, SpecError
 from providers.model import ask as asks
 from providers.model import secret, wording
 from providers.model.duration import seconds_of
+from providers.model.spec_block import block_problems
 from providers.model.spec_choices import choices_of
 from providers.model.spec_fields import EMPTY_FALLBACK, ClusterFields, Fallback
 from providers.model.workload_checks import problems as workload_problems
@@ -42,7 +43,9 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
                 f"write {meant}" if _NAME.match(meant) else "",
             )
         )
-    problems.extend(choices_of(cluster)[1])
+    choices, wrong = choices_of(cluster)
+    problems.extend(wrong)
+    problems.extend(block_problems(cluster, choices))
     if "fallback" in cluster.model_fields_set and not cluster.fallback:
         problems.append(EMPTY_FALLBACK)
     problems.extend(_kind(cluster))

@@ -241,6 +241,22 @@ class Triggers(Strict):
     )
 
 
+class Block(Strict):
+    """A window in a cloud's calendar, paid for in full when it is bought."""
+
+    lasts: Duration = Field(description="Whole days up to 14, else whole weeks up to 26.")
+    max_price: float = Field(
+        gt=0,
+        le=100_000_000,
+        allow_inf_nan=False,
+        strict=True,
+        description="US dollars for all of it: every machine, from its beginning to its end.",
+    )
+    start_within: Duration = Field(
+        default="14d", description="How far off its beginning may be, at most 8 weeks."
+    )
+
+
 class ClusterFields(Strict):
     """What `Cluster` is declared by. `name` is the cluster's name; the rest is the content of a
     stack file's entry.
@@ -301,7 +317,14 @@ class ClusterFields(Strict):
         default=None,
         description=(
             "The long form, in place of `spot`, for what that cannot say: the exact order, as in"
-            " `[reservation(NAME), spot, flex-start, on-demand]`."
+            " `[reservation(NAME), spot, flex-start, block, on-demand]`."
+        ),
+    )
+    block: Block | None = Field(
+        default=None,
+        description=(
+            "What `block` in `capacity` may buy: `{lasts: 1d, start_within: 14d, max_price: 900}`,"
+            " US dollars for all of it."
         ),
     )
     providers: tuple[str, ...] | None = Field(
@@ -453,6 +476,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "acquire": Acquire,
     "Fallback": Fallback,
     "Gpu": Gpu,
+    "block": Block,
     "overrides": Override,
     "prices": Prices,
     "tls": Tls,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from providers.catalog import names
 from providers.errors import Problem
 from providers.model import duration
-from providers.model.ask import RESERVATION
+from providers.model.ask import BLOCK, RESERVATION
 from providers.planner import rules
 
 if TYPE_CHECKING:
@@ -240,6 +240,7 @@ def _sold(
     column = cast("Any", offers.column)
     providers, regions, counts = column("provider"), column("region"), column("gpu_count")
     capacities, restrictions = column("capacity"), column("restriction")
+    machines = column("machine_type")
     title, allowed = rules.title(entry), ask.providers
     sellers = f"at {' or '.join(allowed)}" if allowed else "anywhere"
     everywhere = [row for gpu in rules.types(entry) for row in offers.by_gpu.get(gpu, ())]
@@ -275,6 +276,8 @@ def _sold(
             )
         ]
     kinds = {capacities[row] for row in right if not restrictions[row]}
+    if any(_in_blocks(capabilities.get(providers[row]), machines[row]) for row in right):
+        kinds.add(BLOCK)
     shut = next(
         (
             restrictions[row]
@@ -316,6 +319,11 @@ def _sold(
             )
         ]
     return []
+
+
+def _in_blocks(able: Capabilities | None, machine_type: str) -> bool:
+    """Whether a machine type may be sold in blocks; which there are now, only a look says."""
+    return able is not None and machine_type.startswith(tuple(able.blocks))
 
 
 def _reach(ask: Ask, capabilities: Mapping[str, Capabilities]) -> Problem | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from providers.model.ask import BLOCK
 from providers.planner import blocklist, rules
 from providers.planner.doubt import Doubts
 from providers.planner.rules import PASSED, Accepted, Sifted
@@ -204,7 +205,8 @@ class _Judge:
         host: Hosting | None,
         skills: Capabilities | None,
     ) -> Cost | None:
-        if self.overrides is not None:
+        # A block has its price in its own offer, all of it.
+        if self.overrides is not None and lot.capacity != BLOCK:
             own = self.overrides.price(
                 lot.provider, self._regions[row], lot.machine_type, gpu_type, lot.capacity
             )

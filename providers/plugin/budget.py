@@ -101,7 +101,6 @@ class Budgets:
         """The arithmetic of what a preview would buy, which is set aside; empty without a limit.
         Raises GpusError where nothing fits.
         """
-        from providers.engine import budget as spending
         from providers.engine import desired
         from providers.engine.desired import ClusterSpec
         from providers.engine.launch.buy import affordable
@@ -114,8 +113,8 @@ class Budgets:
         allowed = affordable(world, spec, plan)
         best = next(candidate for candidate in plan.candidates if allowed(candidate))
         limit_s = desired.limit_of(spec, best)
-        text = budget.line(best.micro_usd, limit_s, now, name)
-        budget.reserve(name, spending.cost_of(best.micro_usd, limit_s, now) or 0)
+        text = budget.line(best.micro_usd, limit_s, now, name, budget.block(best, now, name))
+        budget.reserve(name, budget.whole(best, limit_s, now, name) or 0)
         return text
 
     async def standing(self, world: World, values: Mapping[str, Any]) -> str:
@@ -128,13 +127,12 @@ async def settled(
     world: World, owner: str, found: Ledger, previous: tuple[Mapping[str, Mapping[str, str]], ...]
 ) -> Ledger:
     """The ledger, with what other machines ended, as far as the clouds tell."""
-    from providers.engine import budget as spending
-    from providers.engine import volume_costs
+    from providers.engine import vanished, volume_costs
     from providers.engine.runtime.accounts import of_settings
 
     try:
         known = await asyncio.to_thread(volume_costs.of_journal, world, (owner,))
-        return await spending.settled(world, owner, found, known, of_settings(world, previous))
+        return await vanished.settled(world, owner, found, known, of_settings(world, previous))
     except GpusError:
         return found
 

@@ -77,6 +77,12 @@ _TYPES: dict[str, Any] = {
             "args": _mapped(_ANY),
         },
     },
+    "gpu:index:Block": {
+        "type": "object",
+        "description": "A window in a cloud's calendar, paid for in full when it is bought.",
+        "properties": {"lasts": _DURATION, "max_price": _NUMBER, "start_within": _DURATION},
+        "required": ["lasts", "max_price"],
+    },
     "gpu:index:Override": {
         "type": "object",
         "description": "A negotiated rate for one node per hour.",
@@ -111,6 +117,7 @@ SPEC_INPUTS: dict[str, Any] = {
     "fallback": _listed({"oneOf": [_STRING, _ref("Fallback")]}),
     "spot": _STRING,
     "capacity": _listed(_STRING),
+    "block": _ref("Block"),
     "providers": _listed(_STRING),
     "regions": _listed(_STRING),
     "marketplaces": _BOOLEAN,
@@ -178,7 +185,7 @@ CLUSTER_OUTPUTS: dict[str, Any] = {
     "gpu_count": _described(_INTEGER, "GPUs per node."),
     "nodes": _described(_INTEGER, "Machines."),
     "capacity": _described(
-        _STRING, "How it was bought: `on-demand`, `spot`, `flex-start` or `reservation`."
+        _STRING, "How it was bought: `on-demand`, `spot`, `flex-start`, `reservation` or `block`."
     ),
     "price_usd_per_hour": _described(
         _NUMBER,

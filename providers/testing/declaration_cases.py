@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.guard import Cloud
 from providers.errors import NotConfigured
-from providers.model.ask import CAPACITIES
+from providers.model.ask import BLOCK, CAPACITIES
 from providers.model.worlds import LIVE, WORLDS
 from providers.testing.bench import environment
 from providers.testing.purchase_cases import KINDS
@@ -38,7 +38,7 @@ def manifest_is_whole(bench: Bench) -> None:
     assert can.kinds, "wanted at least one kind"
     assert can.kinds <= KINDS, f"wanted kinds among {sorted(KINDS)}, found {sorted(can.kinds)}"
     assert can.capacities, "wanted at least one kind of capacity"
-    assert can.capacities <= set(CAPACITIES), (
+    assert can.capacities <= {*CAPACITIES, BLOCK}, (
         f"wanted capacities among {CAPACITIES}, found {sorted(can.capacities)}"
     )
     known = EDITS | {STATE, SERVICE, SCRIPT}

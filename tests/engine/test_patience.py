@@ -11,7 +11,7 @@ from typing import Any, Never
 import pytest
 
 from providers.adhoc import access, rentals
-from providers.engine import budget, operations
+from providers.engine import budget, operations, vanished
 from providers.engine.runtime import deadlines
 from providers.engine.runtime.world import World
 from providers.engine.termination import inventory, verdicts
@@ -185,7 +185,7 @@ def test_spending_at_hung_clouds_goes_on_being_counted(many) -> None:
     }
     ledger = budget.Ledger(spells={spell.key: spell for spell in spells.values()})
     with hung(many.alpha, many.gamma) as most:
-        after = run(budget.settled(many.world(), "own", ledger, (), ()))
+        after = run(vanished.settled(many.world(), "own", ledger, (), ()))
     ended = {spell.provider for spell in after.spells.values() if spell.ended_at}
     assert ended == {"beta"} and max(most) == 2
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from providers.engine import budget as spending
-from providers.engine import operations
+from providers.engine import operations, vanished
 from providers.engine.budget import Budget, Charge, Ledger, bounds, merged, month, read, write
 from providers.errors import GpusError
 from tests.engine.cases import ask, offer, run, wanted
@@ -259,10 +259,10 @@ def test_what_another_machine_ended_is_found_out_at_the_cloud(
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))
     other = lab.world()
     lab.clock.advance(3600)
-    assert run(spending.settled(other, "own", ledger, (), ())) == ledger
+    assert run(vanished.settled(other, "own", ledger, (), ())) == ledger
     run(operations.delete(world, record))
     lab.alpha.fail("find", Transient("down", provider="alpha"), times=9)
-    assert run(spending.settled(other, "own", ledger, (), ())) == ledger
+    assert run(vanished.settled(other, "own", ledger, (), ())) == ledger
     lab.alpha.heal()
-    (ended,) = run(spending.settled(other, "own", ledger, (), ())).spells.values()
+    (ended,) = run(vanished.settled(other, "own", ledger, (), ())).spells.values()
     assert ended.ended_at == lab.clock.now()

@@ -20,7 +20,7 @@ from providers.engine.desired import ClusterSpec
 from providers.engine.market import planning
 from providers.engine.runtime.world import open_world
 from providers.errors import CloudError
-from providers.model.ask import CAPACITIES, Ask, Choice
+from providers.model.ask import BLOCK, CAPACITIES, Ask, Choice
 from providers.model.machine import Setup
 from providers.testing.contract import Harness
 from providers.testing.fake_adapter import FakeCloud
@@ -170,7 +170,8 @@ def test_an_adapter_declares_what_it_can_do(name) -> None:
     can = manifest.capabilities
     assert (name, name) == (manifest.name, can.provider)
     assert set() < can.kinds <= {"machine", "job", "service"}
-    assert set() < can.capacities <= set(CAPACITIES)
+    assert set() < can.capacities <= {*CAPACITIES, BLOCK}
+    assert (BLOCK in can.capacities) == bool(can.blocks)
     assert (
         can.in_place <= {"labels", "ssh_key", "ttl", "state", "script", "service"}
         and can.stoppable <= can.capacities

@@ -33,7 +33,9 @@ CAPABILITIES = Capabilities(
     registries=("*.dkr.ecr.*.amazonaws.com",),
     kinds=frozenset({"machine"}),
     workload_kinds=frozenset({"job", "service"}),
-    capacities=frozenset({"on-demand", "spot", "reservation"}),
+    capacities=frozenset({"on-demand", "spot", "reservation", "block"}),
+    # EC2 user guide, "Capacity Blocks for ML", 2026: the GPU types among them.
+    blocks=frozenset({"p4d.", "p4de.", "p5.", "p5e.", "p5en.", "p6-b200.", "p6-b300."}),
     # RunInstances makes MinCount = MaxCount machines or none. A hundred is far below what one call
     # takes and above any public GPU order.
     max_nodes=100,

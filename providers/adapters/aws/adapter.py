@@ -10,13 +10,30 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from providers.adapters.aws import changes, creation, delivery, grouping, lookup, power, tagging
+from providers.adapters.aws import (
+    block_orders,
+    changes,
+    creation,
+    delivery,
+    grouping,
+    lookup,
+    power,
+    tagging,
+)
 from providers.adapters.aws import compile as native
 from providers.adapters.aws import nodes as read
+from providers.adapters.aws.block_orders import BlockOrders, for_block
 from providers.adapters.aws.errors import PROVIDER, Context
 from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
 from providers.adapters.aws.volumes import Ebs
-from providers.adapters.base import ConsoleLog, HasVolumes, OwnAccount, PlaceAccess, Repricing
+from providers.adapters.base import (
+    BlockMarket,
+    ConsoleLog,
+    HasVolumes,
+    OwnAccount,
+    PlaceAccess,
+    Repricing,
+)
 from providers.errors import CloudError, NotConfigured, OutcomeUnknown, QuotaExceeded, Unsupported
 from providers.model.machine import GONE, STOPPING, Ticket
 from providers.model.place import Scope
@@ -27,6 +44,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.aws.client import Client
     from providers.adapters.base import Repriced
+    from providers.model.ask import Ask
     from providers.model.machine import CheckLine, Handle, Node, Order
     from providers.model.offer import Candidate, Offer
 
@@ -47,7 +65,7 @@ class _Ending(NamedTuple):
     spot_request: str
 
 
-class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
+class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
     """EC2 in one world and account. Safe from several threads.
 
     `opened` makes the client, once, when the first call is about to be made. `regions` limits where
@@ -65,6 +83,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         looks_s: tuple[float, ...] = LOOKS_S,
+        block_looks_s: tuple[float, ...] = block_orders.LOOKS_S,
         untouched: Callable[[], bool] = lambda: False,
         profile: str = "",
     ) -> None:
@@ -75,17 +94,18 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
         self._regions = regions
         self.sleep = sleep
         self._looks_s = looks_s
-        self._now = now
+        self.now = now
         self._untouched = untouched
         self._profile = profile
         self._number = ""
         self._ending: dict[Handle, _Ending] = {}
+        self.blocks = BlockOrders(self, block_looks_s)
 
     def _parts(self) -> tuple[Client, Surroundings]:
         with self._opening:
             if self._open is None:
                 client = self._opened()
-                self._open = client, Surroundings(client, self._now)
+                self._open = client, Surroundings(client, self.now)
             return self._open
 
     @property
@@ -138,9 +158,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
 
     @property
     def volumes(self) -> Ebs:
-        return Ebs(
-            lambda: self.client, lambda: self.surroundings, self._everywhere, self._untouched
-        )
+        return Ebs(lambda: self.client, lambda: self.surroundings, self.everywhere, self._untouched)
 
     def offers(self) -> Sequence[Offer] | None:
         """None: the dated catalog, over which `repriced` lays today's prices."""
@@ -152,7 +170,13 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
         """
         from providers.adapters.aws import prices
 
-        return prices.repriced(self.client, self.surroundings, self._regions, offers, self._now())
+        return prices.repriced(self.client, self.surroundings, self._regions, offers, self.now())
+
+    def block_offers(self, ask: Ask, like: Sequence[Offer]) -> Repriced:
+        from providers.adapters.aws.blocks import offered
+
+        regions = self._regions or self.surroundings.enabled()
+        return offered(self.client, self.surroundings.zone_ids, regions, ask, like, self.now())
 
     def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         return self.surroundings.usable(places)
@@ -189,6 +213,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
                 scopes=[Scope(PROVIDER, first.region)],
                 block_s=0.0,
             )
+        if for_block(order):
+            return self.blocks.submit(order)
         order = self.volumes.named(order)
         around = self.surroundings.around(order, context)
         creating = context._replace(creating=True)
@@ -217,6 +243,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
         """Looks at the machines themselves and compares them with the order; done once all of them
         run, with the volumes of the order attached.
         """
+        if for_block(ticket.order):
+            return self.blocks.poll(ticket)
         order, known = ticket.order, dict(ticket.native)
         context = creation.context_of(order)
         ids = [text for text in known.get("instances", "").split(",") if text]
@@ -239,7 +267,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
         """
         context = creation.context_of(order)
         wanted = len(order.node_names)
-        for pause_s in self._looks_s:
+        block = for_block(order)
+        for pause_s in (0.0,) if block else self._looks_s:
             self.sleep(pause_s)
             made = lookup.made_for(self.client, order, context)
             alive = [
@@ -247,6 +276,8 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
                 for instance in made
                 if read.state(instance) not in ("shutting-down", "terminated")
             ]
+            if block and len(alive) in (0, wanted):
+                return self.blocks.resume(order, alive)
             if len(alive) == wanted:
                 self.surroundings.drop_template(order)
                 ids = ",".join(str(instance["InstanceId"]) for instance in alive)
@@ -291,7 +322,7 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
             seen.update(
                 {
                     read.handle(region, str(instance["InstanceId"])): read.node(
-                        region, instance, ids
+                        region, instance, ids, self.now()
                     )
                     for instance in found
                 }
@@ -340,11 +371,12 @@ class Ec2(Repricing, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
             if owner and not found and not cluster and not generation:
                 self.surroundings.tidy_empty(region, owner)
             ids = self.surroundings.zone_ids(region) if found else {}
-            return [read.node(region, instance, ids) for instance in found]
+            return [read.node(region, instance, ids, self.now()) for instance in found]
 
-        return [node for nodes in self._everywhere(look) for node in nodes]
+        return [node for nodes in self.everywhere(look) for node in nodes]
 
-    def _everywhere(self, look: Callable[[str], list[T]]) -> list[list[T]]:
+    def everywhere(self, look: Callable[[str], list[T]]) -> list[list[T]]:
+        """What a look finds in each region of interest, side by side."""
         from concurrent.futures import ThreadPoolExecutor
 
         regions = self._regions or self.surroundings.enabled()

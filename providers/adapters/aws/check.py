@@ -29,7 +29,8 @@ RIGHTS = (
     " DeleteSecurityGroup, CreatePlacementGroup, DeletePlacementGroup, CreateTags, DeleteTags,"
     " CreateVolume, AttachVolume, ModifyVolume, DeleteVolume, StopInstances, StartInstances,"
     " ModifyInstanceAttribute, TerminateInstances,"
-    " CancelSpotInstanceRequests, GetConsoleOutput; ssm:GetParameter;"
+    " CancelSpotInstanceRequests, GetConsoleOutput,"
+    " PurchaseCapacityBlock (for `block`); ssm:GetParameter;"
     " servicequotas:GetServiceQuota; pricing:GetProducts; iam:PassRole for an instance profile"
 )
 AT_ONCE = 8

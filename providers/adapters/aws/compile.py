@@ -9,6 +9,7 @@ import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws import machines
+from providers.adapters.aws.blocks import block_notes
 from providers.adapters.aws.demands import check_demands, several, timed_idle, wants_efa
 from providers.adapters.aws.first_boot import user_data
 from providers.adapters.aws.host import DEFAULT_DISK_GIB
@@ -21,9 +22,10 @@ from providers.adapters.aws.region_facts import (
     subnet_of,
     template_name,
 )
-from providers.adapters.aws.tagging import NAME, label_tags, owner_tags, tag_list
+from providers.adapters.aws.tagging import BLOCK as BLOCK_TAG
+from providers.adapters.aws.tagging import BLOCK_ENDS, NAME, label_tags, owner_tags, tag_list
 from providers.errors import Unsupported
-from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
+from providers.model.ask import BLOCK, ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def creating_call(order: Order, around: Around) -> Call:
     if not usable:
         assert refused is not None
         raise refused
-    if several(order) or order.candidates[0].capacity == RESERVATION:
+    if several(order) or order.candidates[0].capacity in (RESERVATION, BLOCK):
         return _run(order, usable[0], options, around)
     return _fleet(order, usable, options, around)
 
@@ -115,6 +117,9 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
     if options.volume_throughput:
         volume["Throughput"] = options.volume_throughput
     tags = {NAME: order.node_names[0], **label_tags(dict(setup.labels)), **owner_tags(order)}
+    first = order.candidates[0]
+    if first.offer.term is not None:
+        tags |= {BLOCK_TAG: first.reservation, BLOCK_ENDS: f"{first.offer.term.ends_at:.0f}"}
     body: dict[str, Any] = {
         "ImageId": around.image.id,
         "BlockDeviceMappings": [{"DeviceName": around.image.device, "Ebs": volume}],
@@ -265,7 +270,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
             *body["TagSpecifications"],
             {"ResourceType": "spot-instances-request", "Tags": tag_list(owner_tags(order))},
         ]
-    if candidate.capacity == RESERVATION and around.reservation is not None:
+    if candidate.capacity in (RESERVATION, BLOCK) and around.reservation is not None:
         body["CapacityReservationSpecification"] = {
             "CapacityReservationTarget": {"CapacityReservationId": around.reservation.id}
         }
@@ -295,7 +300,7 @@ def plan_notes(candidate: Candidate, setup: Setup) -> tuple[str, ...]:
 
 
 def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> tuple[str, ...]:
-    notes: list[str] = []
+    notes = block_notes(candidate, setup)
     if setup.ttl_s:
         what = "stopped" if setup.on_ttl == "keep" else "terminated"
         notes.append(

@@ -58,13 +58,20 @@ def _rehearsal(endpoint: str, regions: tuple[str, ...], rehearsed: RehearsedClou
         return Client(sealed_session(), rehearsal_endpoint(PROVIDER, endpoint, rehearsed))
 
     if rehearsed is None:
-        return Ec2(REHEARSAL, opened, regions=regions, looks_s=REHEARSAL_LOOKS_S)
+        return Ec2(
+            REHEARSAL,
+            opened,
+            regions=regions,
+            looks_s=REHEARSAL_LOOKS_S,
+            block_looks_s=REHEARSAL_LOOKS_S,
+        )
     return Ec2(
         REHEARSAL,
         opened,
         regions=regions,
         now=rehearsed.now,
         looks_s=REHEARSAL_LOOKS_S,
+        block_looks_s=REHEARSAL_LOOKS_S,
         untouched=rehearsed.untouched,
     )
 

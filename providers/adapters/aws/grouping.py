@@ -26,6 +26,8 @@ def group(candidates: Sequence[Candidate]) -> int:
     it in a region are one call. Several nodes go zone by zone.
     """
     first = candidates[0]
+    if first.offer.term is not None:
+        return 1
     if first.nodes > 1 and not first.reservation:
         return 1
     if not first.zone and not first.reservation:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.aws import machines, tagging
 from providers.adapters.aws.errors import Context, from_exception
 from providers.model import foreign
-from providers.model.ask import ON_DEMAND, RESERVATION, SPOT
+from providers.model.ask import BLOCK, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import (
     ENDED,
     FAILED,
@@ -56,6 +56,9 @@ REASONS = {
 """What a state reason says about a machine that stops or stopped. A shutdown from inside is the end
 of its run: its timer's, or its user's.
 """
+
+BLOCK_SLACK_S = 180.0
+"""A machine that goes this shortly before its block's end is ended by it."""
 
 _DETAILS = {
     PREEMPTED: "preempted and deleted",
@@ -103,6 +106,8 @@ def capacity(instance: Mapping[str, Any]) -> str:
     lifecycle = instance.get("InstanceLifecycle")
     if lifecycle == "spot":
         return SPOT
+    if tags(instance).get(tagging.BLOCK):
+        return BLOCK
     target = (instance.get("CapacityReservationSpecification") or {}).get(
         "CapacityReservationTarget"
     ) or {}
@@ -120,13 +125,24 @@ def zone(instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> str:
     return str(placement.get("AvailabilityZoneId") or zone_ids.get(name, name))
 
 
-def node(region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> Node:
-    """An instance as a node."""
+def block_over(instance: Mapping[str, Any], now: float) -> bool:
+    """Whether the Capacity Block that an instance is in has ended it by then, or is about to."""
+    ends = foreign.real(tags(instance).get(tagging.BLOCK_ENDS), foreign.SECONDS)
+    return ends is not None and now >= ends - BLOCK_SLACK_S
+
+
+def node(
+    region: str, instance: Mapping[str, Any], zone_ids: Mapping[str, str], now: float = 0.0
+) -> Node:
+    """An instance as a node. `now` tells the end of a block from a loss."""
     found = tags(instance)
     raw = state(instance)
     code = str((instance.get("StateReason") or {}).get("Code", ""))
     status, detail = STATUSES.get(raw, STARTING), raw
     why = REASONS.get(code, "") if raw in LEAVING else ""
+    over = raw in LEAVING and block_over(instance, now)
+    if over:
+        why, code = ENDED, code or "end of the Capacity Block"
     if raw in LEAVING and code:
         detail = f"{raw}: {code}"
         if status == GONE:

@@ -21,6 +21,10 @@ ORDER, LABELS, NAME = "gpus-order", "gpus-labels", "Name"
 fleet's client token. `gpus-labels` names the user's own tags, so that an edit takes away what it no
 longer lists and leaves alone what others put there.
 """
+BLOCK, BLOCK_ENDS, BLOCK_FEE = "gpus-block", "gpus-block-ends", "gpus-block-micro-usd"
+"""Of a machine in a Capacity Block that this product bought: which, and when EC2 ends the machine
+(seconds since the epoch). Of the block: what was paid for it.
+"""
 _TAG_MAX = 256
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from providers.model.machine import Handle, Label, Order, Setup, Ticket
-from providers.model.offer import Candidate, Offer
+from providers.model.offer import Candidate, Offer, Term
 from providers.model.volume_mount import VolumeMount
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _candidate_out(candidate: Candidate) -> dict[str, Any]:
 
 
 def _candidate_in(raw: Mapping[str, Any]) -> Candidate:
-    return Candidate(**{**raw, "offer": Offer(*raw["offer"])})
+    offer = Offer(*raw["offer"])
+    term = None if offer.term is None else Term(*offer.term)
+    return Candidate(**{**raw, "offer": offer._replace(term=term)})
 
 
 def _tuples(value: Any) -> Any:

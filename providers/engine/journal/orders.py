@@ -14,6 +14,7 @@ from providers.engine.journal.codec import (
     ticket_out,
 )
 from providers.engine.record import account_in, account_out
+from providers.model.machine import BLOCK_ENDS_AT, PAID_AT, UPFRONT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -238,6 +239,40 @@ def find(
             query, (world, owner, cluster, cluster, generation, generation)
         ).fetchall()
         return tuple(_row(row) for row in rows if row[2] in states)
+
+
+class Prepaid(NamedTuple):
+    """What an order paid at once for a window, whatever became of its machines."""
+
+    cluster: str
+    token: str
+    provider: str
+    paid_at: float
+    ends_at: float
+    micro_usd: int
+
+
+def prepaid(journal: Database, world: str, owner: str) -> tuple[Prepaid, ...]:
+    """Every window that the owner's orders paid for."""
+    with journal.read() as db:
+        clusters = db.execute(
+            "SELECT DISTINCT cluster FROM orders WHERE world = ? AND owner = ? AND ticket LIKE ?",
+            (world, owner, f'%"{UPFRONT}"%'),
+        ).fetchall()
+    return tuple(
+        Prepaid(
+            cluster,
+            row.order.token,
+            row.provider,
+            float(known.get(PAID_AT) or row.created_at),
+            float(known.get(BLOCK_ENDS_AT, 0)),
+            row.ticket.upfront_micro_usd,
+        )
+        for (cluster,) in clusters
+        for row in find(journal, world, owner, cluster, states=EVERY)
+        if row.ticket is not None and row.ticket.upfront_micro_usd
+        for known in (dict(row.ticket.native),)
+    )
 
 
 def _set(journal: Database, token: str, now: float, **values: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from providers.engine.budget import spell_of
+from providers.engine.budget import of_journal, spell_of
 from providers.engine.desired import limit_of
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
 from providers.engine.launch.walk import acquire
@@ -119,6 +119,8 @@ async def walk(
                 spell_of(record._replace(launched_at=record.launched_at or world.clock.now())),
                 world.clock.now(),
             )
+            if outcome.placed.offer.term is not None:
+                spec.budget.learn(of_journal(world, (spec.owner,)), world.clock.now())
     return outcome
 
 

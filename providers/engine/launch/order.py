@@ -221,7 +221,11 @@ class Purchase:
         the first request may still be on its way.
         """
         adapter = self.adapter
-        again = self.world.manifests[adapter.name].capabilities.deduplicates
+        # What is paid in full is never paid again on a guess.
+        again = (
+            self.world.manifests[adapter.name].capabilities.deduplicates
+            and self.order.candidates[0].offer.term is None
+        )
         for delay in (*DELAYS_S, None):
             call = self.world.begin(adapter.submit, self.order)
             try:
@@ -285,6 +289,8 @@ class Purchase:
                 self.world.report(
                     "info", f"{self.heading}: in the cloud's queue {ticket.detail}".rstrip()
                 )
+            if ticket.begins_at > deadline:
+                raise _LateError(ticket)
             await polling.pause()
             try:
                 polled = await self.world.call(adapter.name, adapter.poll, ticket)

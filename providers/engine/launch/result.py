@@ -11,6 +11,7 @@ from providers.engine.record import (
     ClusterRecord,
     applied,
     began,
+    limit_at,
     says_more,
     status_of,
 )
@@ -85,7 +86,7 @@ def launched(
         machines=outcome.nodes,
         attempts=outcome.attempts,
         launched_at=launched if made else 0.0,
-        ends_at=launched + ttl_s if made and ttl_s else 0.0,
+        ends_at=limit_at(launched, ttl_s, placed.offer.term) if made else 0.0,
         entry=placed.entry,
         reasons=outcome.reasons,
         leftovers=outcome.leftovers,

@@ -29,6 +29,7 @@ from providers.engine.messages import (
     refusal_lines,
     too_slow,
     trimmed,
+    waits_for_window,
     wrong_anywhere,
 )
 from providers.engine.readiness.wait import LOADING, WRONG
@@ -276,7 +277,11 @@ class _Walk:
     async def _late(
         self, purchase: Purchase, ticket: Ticket, started: float
     ) -> LaunchResult | None:
-        """What still waits is given up, unless a queue is the last hope there is."""
+        """What still waits is given up, unless a queue is the last hope there is. What is paid for
+        is never given up.
+        """
+        if ticket.begins_at:
+            return self._queued(ticket)
         self.candidates.drop()
         if not self.stop.on and ticket.state == QUEUED and not self.candidates.pending:
             return self._queued(ticket)
@@ -357,10 +362,11 @@ class _Walk:
         order = ticket.order
         placed = ticket.placed or order.candidates[0]
         detail = f" ({ticket.detail})" if ticket.detail else ""
-        reason = (
+        in_queue = (
             f"queued: {placed.provider} has the order in its queue{detail}; the next `up` waits on,"
             " `destroy` ends it"
         )
+        reason = waits_for_window(ticket) if ticket.begins_at else in_queue
         return self._result(WAITING_ON, order, placed, handles=ticket.handles, reasons=(reason,))
 
     def _result(

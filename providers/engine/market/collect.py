@@ -10,6 +10,7 @@ from providers.engine.market.offers import (
     derived_offers,
     listed,
     overlay,
+    own,
 )
 from providers.engine.market.snapshot import Market, with_warnings
 from providers.errors import GpusError, NoHome, NotConfigured
@@ -121,11 +122,15 @@ def market(
     for name in allowed if ask is not None and ask.regions else ():
         manifest = world.manifests[name]
         if manifest.pricing.in_regions is not None and ask is not None:
-            column = base.column("provider")
-            free = rows.get(name) or [
-                base.offer(row) for row in range(len(base)) if column[row] == name
-            ]
+            free = rows.get(name) or own(base, name)
             rows[name] = [*free, *manifest.pricing.in_regions(free, ask.regions)]
+    if ask is not None and ask.block is not None:
+        from providers.engine.market import blocks
+
+        sold, said = blocks.listed(world, ask, base, allowed, limit_s or LOOK_LIMIT_S)
+        lines.extend(said)
+        for name, found in sold.items():
+            rows[name] = [*(rows.get(name) or own(base, name)), *found]
     notes = {
         name: manifest.pricing.notes
         for name, manifest in world.manifests.items()

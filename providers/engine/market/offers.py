@@ -85,6 +85,12 @@ def derived_offers(
     return found
 
 
+def own(base: OfferTable, name: str) -> list[Offer]:
+    """A provider's bundled offers. Pure."""
+    column = base.column("provider")
+    return [base.offer(row) for row in range(len(base)) if column[row] == name]
+
+
 def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
     """The table in which each provider of `rows` has these offers instead of its bundled ones.
     Pure; by column, of thousands of rows.

@@ -15,7 +15,15 @@ from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
 from providers.engine.reconcile.pricing import price_of
 from providers.engine.reconcile.status import with_status
-from providers.engine.record import DONE, ClusterRecord, applied, began, healthy, status_of
+from providers.engine.record import (
+    DONE,
+    ClusterRecord,
+    applied,
+    began,
+    healthy,
+    limit_at,
+    status_of,
+)
 from providers.engine.runtime.accounts import adapter_of, surveyed
 from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import abandon, bill, release
@@ -302,6 +310,7 @@ async def _adopt(
     world.journal.adopt(world.name, spec.owner, spec.cluster, generation, handles, now)
     launched = began(chosen, now, made.created_at if made is not None else now)
     ttl_s = (made.order.setup.ttl_s if made is not None else ttl(spec, entry)) or 0
+    placed = made.ticket.placed if made is not None and made.ticket is not None else None
     record = ClusterRecord(
         world=world.name,
         owner=spec.owner,
@@ -321,7 +330,7 @@ async def _adopt(
             for node in chosen
         ),
         launched_at=launched,
-        ends_at=launched + ttl_s if ttl_s else 0.0,
+        ends_at=limit_at(launched, ttl_s, placed.offer.term if placed is not None else None),
         entry=entry,
         applied=applied(made.order.setup, spec.ask.kind) if made is not None else (),
         kind=spec.ask.kind,

@@ -107,6 +107,8 @@ async def _polled(
     """How far the order is that waits in a cloud's queue; one call."""
     if not pending or pending[0].ticket is None or record.status != QUEUED:
         return None
+    if pending[0].ticket.begins_at:
+        return None  # only an `up` starts machines in it
     adapter = await adapter_of(world, pending[0].provider, pending[0].account)
     return await repeated(world, adapter.name, adapter.poll, pending[0].ticket)
 

@@ -16,6 +16,7 @@ from providers.engine.record import (
     applied,
     began,
     healthy,
+    limit_at,
     status_of,
 )
 from providers.errors import HalfMade
@@ -126,6 +127,7 @@ def _moved(
     if placed is None:
         return moved
     return moved._replace(
+        ends_at=limit_at(launched, ttl_s, placed.offer.term),
         placement=moved.placement._replace(
             machine_type=placed.machine_type,
             gpu_type=placed.gpu_type,

@@ -60,7 +60,7 @@ STEPS = {
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
         workload=on_workload.anew,
-        observed="waits in a cloud's queue (Flex-start)",
+        observed="waits in a cloud's queue (Flex-start), or for its block to begin",
         records="status `queued`, as an unhealthy resource",
         next_up="waits on",
     ),

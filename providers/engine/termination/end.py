@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from providers.engine.journal import orders as order_table
-from providers.engine.messages import bare, trimmed
+from providers.engine.messages import bare, kept_paid, trimmed
 from providers.engine.record import UNSETTLED, ClusterRecord
 from providers.engine.runtime.accounts import (
     account_of,
@@ -27,6 +27,7 @@ from providers.engine.runtime.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.settle import Remainder, abandon, bill, release
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
+from providers.model.ask import BLOCK
 from providers.model.machine import GONE, Handle, Node, is_foreign
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ async def end(world: World, record: ClusterRecord) -> None:
     await together(*(answering(ended(*group)) for group in groups.values()))
     raise_left(record.cluster, remainders, record.price.micro_usd)
     world.journal.release(*which, world.clock.now())
+    if record.placement.capacity == BLOCK and world.clock.now() < record.ends_at:
+        world.report("warning", f"{record.cluster}: {kept_paid('the block that it ran in')}")
 
 
 async def _own(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.messages import bare, trimmed
+from providers.engine.messages import bare, kept_paid, trimmed
 from providers.engine.runtime.deadlines import NO_ANSWER, left_s
 from providers.engine.runtime.tasks import DELAYS_S, Polling, pause
 from providers.errors import (
@@ -218,9 +218,13 @@ async def abandon(
     for delay in (*DELAYS_S, 0.0):
         ended = False
         try:
-            if ticket is None:
+            if ticket is None or ticket.begins_at:
+                # A poll would start machines in the window that was paid for.
                 ticket = await world.call(adapter.name, adapter.resume, order)
-                ended = ticket is None or ticket.state == "done"
+                ended = ticket is None or ticket.state == "done" or bool(ticket.begins_at)
+                if ticket is not None and ticket.begins_at:
+                    world.journal.note(ticket, world.clock.now())
+                    world.report("warning", f"{label.cluster}: {kept_paid(ticket.detail)}")
             else:
                 ticket = await world.call(adapter.name, adapter.poll, ticket)
                 ended = ticket.state == "done"

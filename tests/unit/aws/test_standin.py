@@ -33,7 +33,7 @@ def test_unknown_calls_parameters_and_values_are_refused(rig) -> None:
     version = "Version=2016-11-15"
     for body, code in (
         (f"Action=RunAway&{version}", "InvalidAction"),
-        (f"Action=PurchaseCapacityBlock&{version}", "InvalidAction"),
+        (f"Action=PurchaseHostReservation&{version}", "InvalidAction"),
         (f"Action=RunInstances&{version}&MinCount=1&MaxCount=1&Colour=blue", "UnknownParameter"),
         (f"Action=RunInstances&{version}&MinCount=1", "MissingParameter"),
         (f"Action=RunInstances&{version}&MinCount=one&MaxCount=1", "InvalidParameterValue"),

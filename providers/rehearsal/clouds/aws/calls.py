@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.aws import (
+    blocks,
     capacity_calls,
     launch,
     machines,
@@ -167,6 +168,8 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "CreateCapacityReservation": capacity_calls.create_reservation,
         "DescribeCapacityReservations": capacity_calls.reservations,
         "CancelCapacityReservation": capacity_calls.cancel_reservation,
+        "DescribeCapacityBlockOfferings": blocks.offerings,
+        "PurchaseCapacityBlock": capacity_calls.purchase_block,
     },
     "ssm": {"GetParameter": get_parameter},
     "sts": {"GetCallerIdentity": caller},

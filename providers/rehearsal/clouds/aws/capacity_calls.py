@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.rehearsal.clouds.aws import filters, places
+from providers.rehearsal.clouds.aws import blocks, filters, places
 from providers.rehearsal.clouds.aws.state import ACCOUNT, HOLDING
 from providers.rehearsal.clouds.aws.things import tag_list, tags_given
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
@@ -25,7 +25,7 @@ def create_reservation(call: Call) -> Json:
             400, "Unsupported", f"{given['InstanceType']} is not supported in {zone or 'that zone'}"
         )
     return {
-        "CapacityReservation": _reservation(
+        "CapacityReservation": reservation(
             call.rows,
             own_reservation(
                 call.rows,
@@ -38,6 +38,25 @@ def create_reservation(call: Call) -> Json:
     }
 
 
+def purchase_block(call: Call) -> Json:
+    """Buys a Capacity Block, once more each time that it is asked."""
+    offering = blocks.offered(call)
+    if call.planned:
+        raise call.planned
+    made = own_reservation(
+        call.rows,
+        offering["zone"],
+        offering["kind"],
+        offering["count"],
+        tags_given(call, "capacity-reservation"),
+        block=True,
+        state="scheduled",
+        window=(offering["begins"], offering["ends"]),
+        fee=offering["fee"],
+    )
+    return {"CapacityReservation": reservation(call.rows, made)}
+
+
 def own_reservation(
     rows: Rows,
     zone: str,
@@ -47,8 +66,10 @@ def own_reservation(
     *,
     block: bool = False,
     state: str = "active",
+    window: tuple[float, float] | None = None,
+    fee: str = "",
 ) -> Json:
-    """Writes a reservation, or a Capacity Block, that the account owns."""
+    """Writes a reservation that the account owns, or a Capacity Block, with window and price."""
     region = places.region_of(zone)
     name = places.made_up(
         "cr", zone, machine_type, repr(rows.now), str(len(rows.things(region, "reservation")))
@@ -61,12 +82,16 @@ def own_reservation(
         "State": state,
         "block": block,
         "tags": tags,
+        "created": rows.now,
+        "window": window,
+        "fee": fee,
     }
     rows.add_thing(region, "reservation", name, body)
     return body
 
 
-def _reservation(rows: Rows, item: Json) -> Json:
+def reservation(rows: Rows, item: Json) -> Json:
+    """A reservation as EC2 shows it now."""
     region = places.region_of(item["AvailabilityZoneId"])
     name = item["CapacityReservationId"]
     taken = sum(
@@ -80,7 +105,11 @@ def _reservation(rows: Rows, item: Json) -> Json:
         "AvailabilityZoneId": item["AvailabilityZoneId"],
         "TotalInstanceCount": item["TotalInstanceCount"],
         "AvailableInstanceCount": item["TotalInstanceCount"] - taken,
-        "State": item["State"],
+        "State": blocks.state(item, rows.now),
+        "CreateDate": item["created"],
+        **(
+            {"StartDate": item["window"][0], "EndDate": item["window"][1]} if item["window"] else {}
+        ),
         "ReservationType": "capacity-block" if item["block"] else "default",
         "OwnerId": ACCOUNT,
         "Tags": tag_list(item["tags"]),
@@ -89,7 +118,7 @@ def _reservation(rows: Rows, item: Json) -> Json:
 
 def reservations(call: Call) -> Json:
     """Reservations, with what is free in each."""
-    found = [_reservation(call.rows, item) for item in call.rows.things(call.region, "reservation")]
+    found = [reservation(call.rows, item) for item in call.rows.things(call.region, "reservation")]
     ids = (
         "CapacityReservationIds",
         lambda item: item["CapacityReservationId"],
@@ -103,6 +132,8 @@ def reservations(call: Call) -> Json:
 def cancel_reservation(call: Call) -> Json:
     """Ends a reservation."""
     found = call.rows.things(call.region, "reservation", call.given["CapacityReservationId"])
+    if found and found[0]["block"]:
+        raise Refusal(400, "UnsupportedOperation", "A Capacity Block cannot be cancelled")
     if not found:
         raise Refusal(
             400, "InvalidCapacityReservationId.NotFound", "The capacity reservation does not exist"

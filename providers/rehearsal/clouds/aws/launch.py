@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.model import idle
 from providers.rehearsal import script
-from providers.rehearsal.clouds.aws import machines, places, user_data
+from providers.rehearsal.clouds.aws import blocks, machines, places, user_data
 from providers.rehearsal.clouds.aws.launch_spec import Launch
 from providers.rehearsal.clouds.aws.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline, cut
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
@@ -95,7 +95,7 @@ def free(rows: Rows, launch: Launch) -> int:
     ]
     if launch.reservation:
         found = rows.things(launch.region, "reservation", launch.reservation)[0]
-        if found["State"] != "active":
+        if blocks.state(found, rows.now) != "active":
             return 0
         return int(found["TotalInstanceCount"]) - sum(
             item.reservation == launch.reservation for item in same
@@ -178,12 +178,22 @@ def make(
             body |= {"ends": up + ttl_s, "limit_of": user_data.start_of(given)}
         timeline: Timeline = [(rows.now, "pending", ""), (up, "running", "")]
         ends = [body["ends"]] if "ends" in body else []
+        over = blocks.ends_machines_at(rows, launch.region, launch.reservation)
         if script.find(given) is not None:
             body["script"] = given
             done = script.over(rows.store, PROVIDER, given, up)
             ends += [] if done is None else [done]
         if ends:
             timeline += _end_of_run(rows, min(ends), body["shutdown"])
+        if over and (not ends or over < min(ends)):
+            done = over + rows.latency("delete")
+            reason = "Server.ScheduledStop"
+            timeline = [
+                *timeline[:2],
+                (over, "shutting-down", reason),
+                (done, "terminated", reason),
+                (done + SHOWN_S, "", ""),
+            ]
         out.append(
             rows.add(
                 Instance(

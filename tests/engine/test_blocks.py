@@ -1,0 +1,144 @@
+"""A Capacity Block through the engine: bought where it is asked for and within its cap, once,
+whatever is killed; waited for, launched into, and counted whole.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from providers.catalog.offers import load
+from providers.engine import budget, operations
+from providers.engine.desired import ClusterSpec
+from providers.engine.runtime.world import open_world
+from providers.errors import AllFailed, GpusError
+from providers.model.machine import Setup
+from providers.model.spec import Cluster
+from providers.rehearsal.clouds.aws import blocks
+from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
+from providers.rehearsal.store import open_store
+
+FEE = 755_040_000
+
+
+class Cloud:
+    """EC2's rehearsal cloud, each run a process of its own."""
+
+    def __init__(self) -> None:
+        self.store = open_store()
+        self.store.tables(SCHEMA)
+        self.lines: list[str] = []
+
+    def world(self) -> Any:
+        settings = {"aws": {"regions": "us-east-1"}}
+        return open_world(
+            "rehearsal", settings, lambda _severity, text: self.lines.append(text), offers=load()
+        )
+
+    def spec(self, *, cap: float = 800.0, limit: float = 0.0, **more: Any) -> ClusterSpec:
+        declared = Cluster(
+            name="train",
+            gpu="H100:8",
+            providers=("aws",),
+            **{"capacity": ("block",), "block": {"lasts": "1d", "max_price": cap}, **more},
+        )
+        money = budget.Budget(int(limit * 1e6), budget.Ledger()) if limit else None
+        setup = Setup(ssh_public_key="ssh-ed25519 AAAA me", ttl_s=declared.setup().ttl_s)
+        ask, fingerprint = declared.ask(), declared.fingerprint()
+        return ClusterSpec("own1", "train", ask, setup, fingerprint, budget=money)
+
+    def run(self, work: Any) -> Any:
+        world = self.world()
+        try:
+            return asyncio.run(work(world))
+        finally:
+            world.close()
+
+    def up(self, record: Any = None, **more: Any) -> Any:
+        spec = self.spec(**more)
+        if record is None:
+            return self.run(lambda world: operations.create(world, spec, "gen1"))
+        return self.run(lambda world: operations.update(world, record, spec))
+
+    def read(self, record: Any) -> Any:
+        return self.run(lambda world: operations.read(world, record))
+
+    def paid(self) -> list[float]:
+        with self.store.transaction() as db:
+            return [fee for _, fee in blocks.paid(Rows(self.store, db, self.store.now()))]
+
+    def calls(self, method: str) -> int:
+        return len(self.store.requests(f"ec2.{method}"))
+
+    def spent(self) -> int:
+        world = self.world()
+        try:
+            charges = budget.of_journal(world, ("own1",))
+            return sum(each.cost(0, world.clock.now() + 30 * 86_400) for each in charges)
+        finally:
+            world.close()
+
+    def to(self, moment: float) -> None:
+        self.store.advance(moment - self.store.now())
+
+
+@pytest.fixture
+def cloud(tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    return Cloud()
+
+
+def begins(cloud) -> float:
+    with cloud.store.transaction() as db:
+        rows = Rows(cloud.store, db, cloud.store.now())
+        return float(rows.things("us-east-1", "reservation")[0]["window"][0])
+
+
+@pytest.mark.long
+def test_a_block_is_bought_once_waited_for_used_and_over(cloud) -> None:
+    """`up` ends while the block has not begun; a refresh starts nothing; the next `up` launches into
+    it; its end is an end and no loss, after which nothing is bought by itself.
+    """
+    record = cloud.up(ttl="2d")
+    assert record.status == "queued" and cloud.paid() == [755.04]
+    assert (
+        "waits for its block until" in record.reasons[0] and "run `up` again" in record.reasons[0]
+    )
+    assert cloud.read(record).status == "queued" and cloud.up(record).status == "queued"
+    begin = begins(cloud)
+    cloud.to(begin + 60)
+    assert cloud.read(record).status == "queued" and cloud.calls("RunInstances") == 1  # its DryRun
+    record = cloud.up(record)
+    assert (record.status, record.placement.capacity) == ("running", "block")
+    assert record.ends_at == begin + 86_400 - 1_800 and cloud.paid() == [755.04]
+    assert cloud.calls("PurchaseCapacityBlock") == 1
+    cloud.to(record.ends_at + 120)
+    over = cloud.read(record)
+    assert over.status == "ended"
+    assert cloud.up(over).status == "ended"
+    assert cloud.paid() == [755.04] and cloud.spent() == FEE
+
+
+@pytest.mark.long
+def test_a_killed_purchase_is_found_again_and_paid_once(cloud) -> None:
+    """The answer never came, and the process died: the next run finds the block by its tags."""
+    cloud.store.add_fault("aws", "ec2.PurchaseCapacityBlock", "reply-lost")
+    record = cloud.up()
+    assert record.status == "queued" and cloud.paid() == [755.04]
+    again = cloud.up()  # the state was lost
+    assert again.status == "queued" and cloud.paid() == [755.04] and cloud.spent() == FEE
+    cloud.run(lambda world: operations.delete(world, again))
+    said = " ".join(cloud.lines)
+    assert "it is paid for and cannot be cancelled" in said
+    assert cloud.up().status == "queued" and cloud.paid() == [755.04]
+
+
+def test_a_block_beyond_its_cap_or_the_budget_is_not_bought(cloud) -> None:
+    """The cap is on all of it, and so is what the month's budget counts."""
+    with pytest.raises(AllFailed):
+        cloud.up(cap=755.0)
+    with pytest.raises(GpusError, match=r"\$755.04 for this block"):
+        cloud.up(limit=700.0)
+    assert cloud.paid() == [] and cloud.calls("PurchaseCapacityBlock") == 0
+    record = cloud.up(limit=800.0)
+    assert record.status == "queued" and cloud.paid() == [755.04]
