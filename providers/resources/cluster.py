@@ -30,9 +30,8 @@ class GpuCluster(pulumi.CustomResource):
 
     The keywords are the fields of a stack file's entry (`providers.Cluster` documents them); plain
     values, or Outputs. `ssh_key` may also be the path of a `.pub` file. `volumes` are those that
-    its workload mounts. `plan` is what the plan of
-    this run came to, as a mapping (None where there was none). `accounts` are the settings that it
-    was declared with. `plugin.schema` documents the outputs.
+    its workload mounts. `accounts` are the settings that it was declared with. `plugin.schema`
+    documents the outputs.
     """
 
     schema: pulumi.Output[int]
@@ -111,12 +110,21 @@ class GpuCluster(pulumi.CustomResource):
             props.setdefault(output, None)
         super().__init__("gpu:index:Cluster", name, props, delete_first(opts))
         self.accounts = found
-        self.plan: pulumi.Output[dict[str, Any] | None] = pulumi.Output.from_input(
-            cast(
-                "Any",
-                self._planned({"world": world, "settings": dict(found), "cluster": name, **spec}),
-            )
-        )
+        self._arguments = {"world": world, "settings": dict(found), "cluster": name, **spec}
+        self._plan: pulumi.Output[dict[str, Any] | None] | None = None
+        if pulumi.runtime.is_dry_run():
+            # The plugin shows it under the cluster.
+            self._plan = self.plan
+
+    @property
+    def plan(self) -> pulumi.Output[dict[str, Any] | None]:
+        """What the plan of this run came to, as a mapping; None where there was none. A preview
+        makes it always, an `up` for whoever asks: it asks every market.
+        """
+        if self._plan is None:
+            planned = self._planned(self._arguments)
+            self._plan = pulumi.Output.from_input(cast("Any", planned))
+        return self._plan
 
     async def _planned(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """The plan, asked for once the cluster itself was checked and compared: the plugin then

@@ -36,13 +36,31 @@ class Recorded(pulumi.runtime.Mocks):
 
     def __init__(self) -> None:
         self.made: dict[str, dict[str, object]] = {}
+        self.called: list[str] = []
 
     def new_resource(self, args):
         self.made[args.name] = dict(args.inputs)
         return args.name, {**args.inputs, "owner_id": "0123456789ab"}
 
     def call(self, args):
+        self.called.append(args.token)
         return {}
+
+
+def run(recorded, declared, *, preview=False):
+    """Runs a program in an engine of its own."""
+    loop = asyncio.new_event_loop()
+
+    def begun():
+        pulumi.runtime.set_mocks(recorded, preview=preview)
+        pulumi.runtime.test(declared)()
+
+    asyncio.set_event_loop(loop)
+    try:
+        contextvars.copy_context().run(begun)
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
 
 
 @pytest.fixture
@@ -58,9 +76,8 @@ def loop():
 @pytest.mark.usefixtures("loop")
 def test_a_program_mounts_its_volume_where_that_stands() -> None:
     """The cluster's inputs say which volume it is; the user wrote its name and a path."""
-    recorded, loop = Recorded(), asyncio.new_event_loop()
+    recorded = Recorded()
 
-    @pulumi.runtime.test
     def declared():
         data = GpuVolume("data", provider="gcp", place="us-central1-a", size_gib=200)
         made = cluster.GpuCluster(
@@ -72,16 +89,7 @@ def test_a_program_mounts_its_volume_where_that_stands() -> None:
         )
         return made.urn
 
-    def run():
-        pulumi.runtime.set_mocks(recorded)
-        declared()
-
-    asyncio.set_event_loop(loop)
-    try:
-        contextvars.copy_context().run(run)
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    run(recorded, declared)
     volume, train = recorded.made["data"], recorded.made["train"]
     assert (volume["volume"], volume["owner"], volume["size_gib"]) == ("data", "0123456789ab", 200)
     where = {"provider": "gcp", "place": "us-central1-a", "type": "pd-balanced"}
@@ -89,6 +97,20 @@ def test_a_program_mounts_its_volume_where_that_stands() -> None:
         "command": "python3 t.py",
         "volumes": {"data": {"path": "/mnt/data", **where}},
     }
+
+
+@pytest.mark.usefixtures("loop")
+@pytest.mark.parametrize(("preview", "reads", "asked"), [(1, 0, 1), (0, 0, 0), (0, 1, 1)])
+def test_an_up_asks_the_markets_for_a_plan_only_where_it_is_read(preview, reads, asked) -> None:
+    """A preview shows it; an `up` has bought by one of its own."""
+    recorded = Recorded()
+
+    def declared():
+        made = cluster.GpuCluster("train", gpu="L4")
+        return [made.plan] if reads else [made.urn]
+
+    run(recorded, declared, preview=bool(preview))
+    assert recorded.called.count("gpu:index:plan") == asked
 
 
 def key(text):

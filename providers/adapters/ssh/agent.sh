@@ -11,6 +11,8 @@ set -u
 umask 022
 root=${GPUS_AGENT_ROOT:-/var/tmp/gpus}
 leases=$root/leases logs=$root/logs trash=$root/trash mounts=$root/mounts
+next='
+'
 boot=${GPUS_BOOT_ID:-$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)}
 verb=${GPUS_VERB:-$verb}
 PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/lib/wsl/lib
@@ -156,18 +158,31 @@ tell_leases() {
     echo "over $token $(sed -n "s/^gpus-lease $token //p" "$logs/$token.log" | tail -n 1)"
 }
 
-ask_cards() {
+# Cards and Docker at once: either may take seconds. Docker's is the first line.
+ask_facts() {
   command -v nvidia-smi >/dev/null || finish no-smi
-  found=$(within 30 nvidia-smi --query-gpu=index,uuid,memory.total,driver_version,name \
-    --format=csv,noheader,nounits) || finish no-driver
-  ask_use
+  told=$(
+    echo "docker:$(ask_docker)" &
+    if found=$(all_cards) && apps=$(running_apps); then
+      wait
+      printf '%s\n' "$found" apps "$apps" end
+    fi
+  )
+  [ "${told%"${next}end"}" != "$told" ] || finish no-driver
+  told=${told%"${next}end"}
+  docker=${told%%"$next"*} told=${told#*"$next"}
+  docker=${docker#docker:} found=${told%%"${next}apps$next"*} apps=${told##*"${next}apps$next"}
+}
+
+all_cards() {
+  within 30 nvidia-smi --query-gpu=index,uuid,memory.total,driver_version,name \
+    --format=csv,noheader,nounits
 }
 
 # On which cards somebody runs something. A driver that does not tell is not a free card.
-ask_use() {
-  apps=$(within 30 nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader) ||
-    finish no-driver
-}
+ask_use() { apps=$(running_apps) || finish no-driver; }
+
+running_apps() { within 30 nvidia-smi --query-compute-apps=gpu_uuid --format=csv,noheader; }
 
 # What whoever logs in may use there; a stand-in has all of it.
 tell_tools() {
@@ -202,8 +217,7 @@ tell_folders() {
 }
 
 ask_docker() {
-  played || ! command -v docker >/dev/null ||
-    docker=$(within 10 docker version -f '{{.Server.Version}}')
+  played || ! command -v docker >/dev/null || within 10 docker version -f '{{.Server.Version}}'
 }
 
 tell_cards() {
@@ -410,8 +424,8 @@ main() {
   exec 9<"$root" || finish no-right
   [ "$verb" != keep ] || { keep; exit 0; }
   # Not under the lock: a driver may be slow, and so may be who reads a log.
-  docker=''
-  [ "$verb" != facts ] || { ask_cards; ask_docker; }
+  found='' apps=''
+  [ "$verb" != facts ] || ask_facts
   [ "$verb" != log ] || { tell_log; finish ok; }
   # Who asks from elsewhere asks again; what ends its own lease would not.
   patience=15
@@ -433,8 +447,7 @@ main() {
     take) take ;;
     edit)
       [ -d "$leases/$token" ] || finish over
-      IFS='
-'
+      IFS=$next
       # shellcheck disable=SC2086 # one word a line
       edit "$token" $changes
       tell_leases

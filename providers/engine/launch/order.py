@@ -6,6 +6,7 @@ that nothing was made. It decides nothing about other places: that is the walk's
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.journal import orders as order_table
@@ -337,7 +338,14 @@ class Purchase:
         surplus = await self._without_surplus(ticket, [node.handle for node in others])
         if self.probe is not None:
             ready = await until_ready(
-                self.world, self.adapter, placed, ticket.handles, self.probe, deadline, self.stop
+                self.world,
+                self.adapter,
+                placed,
+                ticket.handles,
+                self.probe,
+                deadline,
+                self.stop,
+                observed=nodes,
             )
             if ready is None:
                 raise _LateError(ticket)
@@ -362,8 +370,10 @@ class Purchase:
     async def _observed(self, ticket: Ticket) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         """The order's machines, and every machine with the labels of its generation."""
         world, adapter = self.world, self.adapter
-        nodes = await repeated(world, adapter.name, adapter.observe, ticket.handles)
-        labelled = await repeated(world, adapter.name, adapter.find, *ticket.order.label[:3])
+        nodes, labelled = await asyncio.gather(
+            repeated(world, adapter.name, adapter.observe, ticket.handles),
+            repeated(world, adapter.name, adapter.find, *ticket.order.label[:3]),
+        )
         return tuple(nodes), tuple(labelled)
 
     def _is_rival(self, node: Node) -> bool:

@@ -57,8 +57,11 @@ async def until_ready(
     probe: Probe,
     deadline: float,
     stop_signal: StopSignal,
+    *,
+    observed: tuple[Node, ...] = (),
 ) -> tuple[Node, ...] | None:
-    """The machines once all of them are ready, None when the stop signal came on.
+    """The machines once all of them are ready, None when the stop signal came on. `observed` is
+    what their cloud has just said of them: it is not asked again for the first look.
 
     Raises NotReady when they are not by the deadline, HalfMade when one can never be, or when the
     cloud ended one; its code is the stage reached or the cloud's status. One cloud call and one
@@ -68,9 +71,10 @@ async def until_ready(
     polling = Polling(world, deadline, stop_signal, first_s=LOOK_FIRST_S)
     while True:
         try:
-            nodes: tuple[Node, ...] = tuple(
+            nodes: tuple[Node, ...] = observed or tuple(
                 await world.call(adapter.name, adapter.observe, tuple(handles))
             )
+            observed = ()
         except (RateLimited, Transient) as error:
             world.report(
                 "warning",

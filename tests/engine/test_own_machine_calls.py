@@ -1,0 +1,51 @@
+"""How often a launch asks a machine of one's own: each call is a round trip, and a process on either
+side.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from providers.adapters.ssh import transport
+from providers.engine import operations
+from providers.engine.desired import ClusterSpec
+from providers.engine.runtime.world import open_world
+from providers.model.spec import read_cluster
+from providers.rehearsal.store import open_store
+from providers.testing.harness import StoreClock
+
+JOB: dict[str, Any] = {
+    "kind": "job",
+    "gpu": "RTX-4090:2",
+    "providers": ["ssh"],
+    "workload": {"launcher": "torchrun", "command": "train.py"},
+}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_launch_asks_a_machine_as_often_as_it_has_to(nodes, tmp_path, monkeypatch) -> None:
+    """What is free once, the cards once; whether they were begun, what was taken, what else there
+    is, and at last whether somebody else took some. What was just told is not asked again.
+    """
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    asked: list[tuple[str, str]] = []
+    real = transport.call
+
+    def call(inventory, machine, program, **more):
+        asked.append((machine.name, program.verb))
+        return real(inventory, machine, program, **more)
+
+    monkeypatch.setattr(transport, "call", call)
+    settings = {"ssh": {"inventory": "rehearsal"}}
+    world = open_world("rehearsal", settings, lambda *_: None, clock=StoreClock(open_store()))
+    made = read_cluster("t", {**JOB, "nodes": nodes})
+    spec = ClusterSpec("owner1", "t", made.ask(), made.setup(), made.fingerprint(), ready="checked")
+    record = asyncio.run(operations.create(world, spec, "g1"))
+    world.close()
+    assert record.status == "running"
+    wanted = {"facts": 1, "take": 1, **({"look": 4} if nodes == 1 else {"start": 1, "look": 3})}
+    for handle in record.handles:
+        box = handle.native_id.partition("/")[0]
+        assert Counter(verb for name, verb in asked if name == box) == wanted, asked
