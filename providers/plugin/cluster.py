@@ -125,7 +125,12 @@ class Clusters:
             else KEEP
         )
         self.plans.note(
-            request.urn, record=record, action=action, reason=verdict.reason, later=verdict.later
+            request.urn,
+            record=record,
+            action=action,
+            reason=verdict.reason,
+            later=verdict.later,
+            edited=any(change.is_input for change in verdict.changes),
         )
         return verdict
 

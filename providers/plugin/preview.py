@@ -53,6 +53,8 @@ class PreviewContext(NamedTuple):
     plan: Plan | None = None
     limit: str = ""
     inputs: Mapping[str, Any] = {}
+    edited: bool = False
+    """Whether its declaration differs from the one before."""
     refused: GpusError | None = None
     """Why an edit is not carried out that would replace what runs: nothing can serve it."""
 
@@ -199,11 +201,18 @@ def refusal(name: str, plan: Plan, seen: PreviewContext) -> str:
 
 def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
     """What an `up` changes against what runs, in words."""
-    from providers.engine.reconcile.condition import AT_REST, Condition, condition_of
+    from providers.engine.reconcile.condition import (
+        AT_REST,
+        NOTHING_YET,
+        Condition,
+        condition_of,
+    )
     from providers.engine.reconcile.on_preview import NOTHING, what
     from providers.planner.summary import CurrentCost
 
     record = seen.record
+    if record is not None and condition_of(record) in NOTHING_YET:
+        return _search(record, seen)
     if record is None or not record.provider:
         found = (("max_spend", seen.limit), ("also", also), ("acquire", _waits(seen)))
         return CurrentCost(0, "", facts=tuple(fact for fact in found if fact[1]))
@@ -227,18 +236,28 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
     )
 
 
-def _waits(seen: PreviewContext) -> str:
-    """What happens where every place is sold out; of a cluster that waits already, or has given
-    up, what the `up` does. Nothing where the declaration does not wait.
-    """
-    from providers.engine.reconcile.condition import NOTHING_YET, condition_of
-    from providers.engine.reconcile.on_preview import PreviewCase
+def _search(record: ClusterRecord, seen: PreviewContext) -> CurrentCost:
+    """What an `up` does about a cluster that waits for capacity, or has given up."""
+    from providers.engine.reconcile.condition import Condition, condition_of
+    from providers.engine.reconcile.on_preview import NOTHING, PreviewCase
     from providers.engine.reconcile.steps import STEPS
+    from providers.planner.summary import CurrentCost
 
-    record, asked = seen.record, seen.inputs.get("acquire")
-    if record is not None and (condition := condition_of(record)) in NOTHING_YET:
-        step = STEPS[condition]
-        return (step.replaced if seen.action == REPLACE else step.preview)(PreviewCase(record))
+    condition, case = condition_of(record), PreviewCase(record)
+    facts = (("max_spend", seen.limit),) if seen.limit else ()
+    if seen.edited or seen.action == REPLACE:
+        return CurrentCost(0, "", STEPS[condition].replaced(case), facts)
+    text = STEPS[condition].preview(case)
+    name, bought_if = (
+        ("waits", "if room") if condition is Condition.WAITING else ("no change", "if rerun")
+    )
+    kept = (name, text.removeprefix(f"{NOTHING}: "))
+    return CurrentCost(0, "", text, facts, kept, bought_if)
+
+
+def _waits(seen: PreviewContext) -> str:
+    """What happens where every place is sold out; nothing where the declaration does not wait."""
+    asked = seen.inputs.get("acquire")
     if not isinstance(asked, dict):
         return ""
     within = asked.get("within")

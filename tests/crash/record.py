@@ -169,7 +169,20 @@ def record() -> None:
         project.rehearse("fault", "--clear")
         note("healed", project.up)
         project.destroy()
+        _wait(project, declare, note)
     FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def _wait(project: Project, declare: Callable[..., None], note: Callable[..., str]) -> None:
+    """Every place is sold out, and the declaration waits."""
+    project.rehearse("stock", "gcp", "*", "*", "*", "0")
+    declare(acquire={"within": "12h"})
+    note("waits", project.up)
+    note("waits-still", project.up)
+    project.rehearse("stock", "gcp", "*", "*", "*", "1")
+    project.rehearse("advance", "1h")
+    note("acquired", project.up)
+    project.destroy()
 
 
 def shown(line: dict[str, Any]) -> dict[str, Any]:

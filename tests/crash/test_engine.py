@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from providers.rehearsal.scenario import ANY
 from providers.rehearsal.store import Store
 from tests.crash.engine import Engine, Failed
 from tests.crash.record import FILE, SPEC
@@ -108,4 +109,18 @@ def test_the_model_of_the_engine_goes_on_with_what_is_half_made_as_recorded(
     run.up("half-made-still", SPEC, fails=True)
     experiment.clear_faults()
     run.up("healed", SPEC)
+    asyncio.run(run.engine.destroy())
+
+
+def test_the_model_of_the_engine_updates_what_waits_for_capacity_as_recorded(
+    experiment: Store,
+) -> None:
+    """A create that succeeds without machines, and an update at each `up` until there are some."""
+    run, waits = Run(), {**SPEC, "acquire": {"within": "12h"}}
+    experiment.set_stock("gcp", ANY, ANY, ANY, 0, ANY)
+    run.up("waits", waits)
+    run.up("waits-still", waits)
+    experiment.set_stock("gcp", ANY, ANY, ANY, 1, ANY)
+    experiment.advance(3600)
+    run.up("acquired", waits)
     asyncio.run(run.engine.destroy())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from providers.cli.main import main
 from providers.rehearsal.scenario import ANY
 from providers.rehearsal.store import Store
 from tests.crash.engine import Engine, Failed
@@ -48,15 +49,18 @@ def up(experiment: Store) -> Callable[..., Engine]:
     return upped
 
 
-def test_what_is_sold_out_is_waited_for_and_bought_once(experiment: Store, up: Any) -> None:
+def test_what_is_sold_out_is_waited_for_and_bought_once(
+    experiment: Store, up: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The first `up` succeeds and says so; a second one at once asks nobody; one after an hour buys;
-    destroy leaves nothing.
+    `gpus ps` lists it; destroy leaves nothing.
     """
     stock(experiment, 0)
     engine = up(WAITS)
     assert outputs(engine)["status"] == "waiting" and engine.state["train"].reasons == ()
-    assert any("`gpus watch -s STACK` goes on looking" in line for line in engine.said)
+    assert any("goes on looking, and so does" in line for line in engine.said)
     tried = orders(experiment)
+    assert main(["ps"]) == 0 and "gives up " in capsys.readouterr().out
     asyncio.run(engine.refresh())
     assert outputs(up(WAITS))["status"] == "waiting" and orders(experiment) == tried
     assert any("still looking: next look" in line for line in engine.said)
@@ -68,6 +72,7 @@ def test_what_is_sold_out_is_waited_for_and_bought_once(experiment: Store, up: A
     assert len(bought["handles"]) == 1 and orders(experiment) == tried + 1
     asyncio.run(engine.destroy())
     assert engine.state == {}
+    assert main(["ps"]) == 0 and capsys.readouterr().out.startswith("nothing is held")
 
 
 def test_what_was_given_up_fails_until_it_is_edited(experiment: Store, up: Any) -> None:

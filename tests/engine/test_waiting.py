@@ -64,7 +64,7 @@ def test_cluster_waits_where_every_place_is_sold_out(lab) -> None:
     assert record.price.micro_usd == 0 and lab.alive == [] and lab.creates == 3
     assert record.search is not None and record.search.until - began >= 12 * HOUR_S
     assert lab.said("warning: train: still looking: all 4 places") and record.detail.endswith(
-        "`gpus watch -s STACK` goes on looking"
+        "UTC, by `gpus watch -s STACK`"
     )
     shown = outputs.write(record)
     assert outputs.size(shown) <= outputs.MAX_BYTES and not shown["detail"].endswith("…")

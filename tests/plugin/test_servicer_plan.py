@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import pytest
 from pulumi.runtime.proto import provider_pb2
 
+from providers.engine.record import ClusterRecord, Search
+from providers.model.placement import Price
+from providers.plugin import outputs, siblings
 from providers.plugin import properties as wire
-from providers.plugin import siblings
 from tests.plugin.servicer_rig import (
     ID,
     INPUTS,
@@ -49,6 +51,35 @@ def test_the_plan_is_shown_once_at_preview(servicer) -> None:
     assert max(map(len, said["text"].splitlines())) <= 96
     plan(servicer, urn=URN, preview=False)
     assert len(servicer.lines) == 1
+
+
+def test_plan_says_in_one_line_that_it_waits_where_all_is_sold_out(servicer) -> None:
+    """And of a cluster that waits already, when the next place is asked."""
+    inputs = {**INPUTS, "acquire": {"within": "12h"}}
+    call(servicer, "Check", news=struct(inputs))
+    call(servicer, "Create", properties=struct(inputs), preview=True)
+    text = result(plan(servicer, urn=URN))["text"]
+    assert (
+        "\nacquire     sold out everywhere: waits, and `gpus watch` goes on looking for 12h\n"
+        in text
+    )
+    waits = ClusterRecord(
+        *("rehearsal", "0123456789ab", "train", "ba9876543210", "f", "waiting"),
+        price=Price(0),
+        search=Search(1_800_000_000.0, 1_800_043_200.0, "d", next_at=1_800_000_600.0),
+    )
+    assert diffed(servicer, inputs, struct(outputs.write(waits)), inputs).changes == 2
+    text = result(plan(servicer, urn=URN))["text"]
+    assert "waits       still looking: next look 2027-01-15 08:10 UTC, gives up" in text
+    assert "\nif room     gcp " in text and "\nbuys" not in text
+    over = struct(outputs.write(waits._replace(status="gave-up")))
+    diffed(servicer, inputs, over, inputs)
+    assert result(plan(servicer, urn=URN))["text"].startswith(
+        "train: no change: gave up; an edit, or"
+    )
+    diffed(servicer, {**inputs, "ttl": "9h"}, over, inputs)
+    text = result(plan(servicer, urn=URN))["text"]
+    assert "\nbuys" in text and "looks for train anew, of which nothing runs" in text
 
 
 def test_the_plan_of_what_runs_says_what_changes(servicer) -> None:

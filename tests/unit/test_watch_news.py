@@ -33,6 +33,13 @@ def test_trouble_is_told_when_it_begins_and_not_again(trouble) -> None:
     assert ended == ([] if trouble == CAPPED else ["works again"])
 
 
+def test_search_that_begins_and_one_that_is_given_up_are_told_once() -> None:
+    """Also by a round that fails for it."""
+    waits, over = round_(a="waiting"), round_(FAILED, "gave up", a="gave-up")
+    assert titles(waits, round_(a="running")) == ["a waiting"] and titles(waits, waits) == []
+    assert titles(over, waits) == ["failed", "a gave-up"] and titles(over, over) == []
+
+
 def test_cluster_that_is_lost_or_has_ended_is_told_once() -> None:
     """What runs again is no news: its purchase was."""
     lost = round_(a="preempted", b="running")

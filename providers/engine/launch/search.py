@@ -17,6 +17,7 @@ from providers.engine.record import GAVE_UP, UNSETTLED, WAITING, ClusterRecord, 
 from providers.errors import AllFailed, OutcomeUnknown, RateLimited, Transient
 from providers.model import duration
 from providers.model.placement import Price
+from providers.model.stack import argument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,7 @@ async def _waits(
         "warning",
         f"{spec.cluster}: still looking: {of} that could serve it sold out or refused;"
         f" {_when(planned)}. Until then nothing runs and nothing is billed, and its endpoints and"
-        " ssh are empty. `gpus watch -s STACK` goes on looking, and so does the next `up`",
+        f" ssh are empty. `gpus watch {argument()}` goes on looking, and so does the next `up`",
     )
     return ClusterRecord(
         world=world.name,
@@ -182,7 +183,5 @@ def _when(search: Search) -> str:
 
 
 def _detail(search: Search) -> str:
-    return (
-        f"until {moment(search.until)}; next look {moment(search.next_at)};"
-        " `gpus watch -s STACK` goes on looking"
-    )
+    looks = f"next look {moment(search.next_at)}, by `gpus watch {argument()}`"
+    return f"until {moment(search.until)}; {looks}"
