@@ -105,8 +105,12 @@ def offers_of(rows: Sequence[Row]) -> OfferTable:
     )
 
 
-def launch(wish: Wish, market: Market, offers: OfferTable, at: float = 0.0) -> Ran:
-    """One `create` at this time, then its `delete`; whatever GPUS_HOME holds is remembered."""
+def launch(
+    wish: Wish, market: Market, offers: OfferTable, at: float = 0.0, *, bare: bool = False
+) -> Ran:
+    """One `create` at this time, then its `delete`; whatever GPUS_HOME holds is remembered.
+    `bare` as in SimulatedCloud.
+    """
     clock = _Clock(START + at)
     before = (market.mutations, market.creates)
     spec = ClusterSpec(
@@ -116,7 +120,7 @@ def launch(wish: Wish, market: Market, offers: OfferTable, at: float = 0.0) -> R
         Setup(),
         "f1",
     )
-    with _world(market, offers, clock) as world:
+    with _world(market, offers, clock, bare=bare) as world:
         try:
             record = asyncio.run(operations.create(world, spec, f"generation-{at:.0f}"))
         except AllFailed as failed:
@@ -156,8 +160,10 @@ def _calls(market: Market, before: tuple[int, int]) -> tuple[int, int]:
 
 
 @contextmanager
-def _world(market: Market, offers: OfferTable, clock: JumpingClock) -> Iterator[World]:
-    clouds = [SimulatedCloud(name, market, clock) for name in (AWS, GCP)]
+def _world(
+    market: Market, offers: OfferTable, clock: JumpingClock, *, bare: bool
+) -> Iterator[World]:
+    clouds = [SimulatedCloud(name, market, clock, bare=bare) for name in (AWS, GCP)]
     world = open_world(
         "rehearsal",
         {},

@@ -91,12 +91,7 @@ def lines() -> Iterator[Line]:
     ]
     yield from table(found[:MARKETS])
     yield from _remembered(jobs, rows)
-    hard = [market for market in found[:MARKETS] if market.is_hard]
-    yield _compared(
-        "  both providers at once, which is not built",
-        [market._replace(ours=at_once(market.job, rows)) for market in hard],
-        "the sooner of two launches",
-    )
+    yield from _not_built([market for market in found[:MARKETS] if market.is_hard], rows)
     at = MARKETS
     for what, some in varied.items():
         yield _sensitivity(what, found[at : at + len(some)])
@@ -108,20 +103,20 @@ def job_of(number: int, by: Assumptions = BASE) -> Job:
     return Job(number, share_of(number, MARKETS, by), by, wish_of(number))
 
 
-def ours_in(job: Job, rows: Sequence[Row]) -> Ran:
+def ours_in(job: Job, rows: Sequence[Row], *, bare: bool = False) -> Ran:
     """Our launch there, with nothing remembered."""
     with _home():
-        return launch(job.wish, job.market(), offers_of(job.rows(rows)))
+        return launch(job.wish, job.market(), offers_of(job.rows(rows)), bare=bare)
 
 
-def at_once(job: Job, rows: Sequence[Row]) -> Ran:
+def at_once(job: Job, rows: Sequence[Row], *, bare: bool = False) -> Ran:
     """The sooner of our launches at each provider alone: what asking both at once could give."""
     mine = job.rows(rows)
-    found = []
-    for provider in sorted({row.provider for row in mine}):
-        with _home():
-            there = offers_of([row for row in mine if row.provider == provider])
-            found.append(launch(job.wish, job.market(), there))
+    providers = sorted({row.provider for row in mine})
+    found = [
+        ours_in(job, [row for row in mine if row.provider == provider], bare=bare)
+        for provider in providers
+    ]
     return min(found, key=lambda ran: (not ran.place, ran.capacity_s))
 
 
@@ -240,22 +235,40 @@ def _remembered(jobs: Sequence[Job], rows: Sequence[Row]) -> Iterator[Line]:
     )
 
 
-def _sensitivity(what: str, markets: Sequence[Market]) -> Line:
-    hard = [market for market in markets if market.is_hard]
-    calls = sum(market.ours.mutations for market in hard) / max(
-        1, min(sum(market.theirs[name].mutations for market in hard) for name in PEERS)
+def _not_built(hard: Sequence[Market], rows: Sequence[Row]) -> Iterator[Line]:
+    """What could be gained, by the model: none of it is so."""
+    yield _compared(
+        "  if our calls around an order on EC2 were spared (not built)",
+        [market._replace(ours=ours_in(market.job, rows, bare=True)) for market in hard],
     )
-    return _compared(f"  if {what}", hard, f"mutating calls {calls:.2f} x")
+    yield _compared(
+        "  if both providers were asked at once (not built)",
+        [market._replace(ours=at_once(market.job, rows)) for market in hard],
+        calls=False,
+    )
+    yield _compared(
+        "  if both of these (not built)",
+        [market._replace(ours=at_once(market.job, rows, bare=True)) for market in hard],
+        calls=False,
+    )
 
 
-def _compared(what: str, hard: Sequence[Market], detail: str) -> Line:
+def _sensitivity(what: str, markets: Sequence[Market]) -> Line:
+    return _compared(f"  if {what}", [market for market in markets if market.is_hard])
+
+
+def _compared(what: str, hard: Sequence[Market], *, calls: bool = True) -> Line:
+    """`calls` where all of ours are in it: of two launches the later one's are not."""
     if not hard:
         return Line(what, None, None, "", "no market where the better side needs as many tries")
     ours = [_time(market.ours) for market in hard]
     better = [_until(market.better) for market in hard]
     median, p95 = (quantile(ours, rank) / quantile(better, rank) for rank in (0.5, 0.95))
-    told = f"p95 {p95:.2f} x; {detail}; {len(hard)} markets"
-    return Line(what, median, None, " x", told)
+    theirs = min(sum(market.theirs[name].mutations for market in hard) for name in PEERS)
+    changed = sum(market.ours.mutations for market in hard) / theirs
+    told = f"time to capacity, median; p95 {p95:.2f} x; "
+    told += f"mutating calls {changed:.2f} x; " if calls else ""
+    return Line(what, median, None, " x", f"{told}{len(hard)} markets")
 
 
 def quantile(values: Sequence[float], rank: float) -> float:

@@ -58,7 +58,6 @@ class Assumptions(NamedTuple):
     quota_refusal_s: float = 1.5
     grant_s: float = 3.0
     boot_s: float = 60.0
-    delete_s: float = 60.0
     zones_in_turn: float = 0.0
     jitter: float = 0.3
     calm: float = 0.9
@@ -81,7 +80,6 @@ SOURCES = {
     "quota_refusal_s": ("either cloud says that the quota is used up", ASSUMED),
     "grant_s": ("the creating call is answered where there is a machine", ASSUMED),
     "boot_s": ("from there until the machine runs", ASSUMED),
-    "delete_s": ("a deletion", "one to three minutes, as the engine expects (GONE_LIMIT_S)"),
     "zones_in_turn": (
         "how much longer one call over several zones is refused: 0 as fast as one zone, 1 as slow"
         " as all of them in turn",
@@ -107,7 +105,6 @@ DURATIONS = (
     "quota_refusal_s",
     "grant_s",
     "boot_s",
-    "delete_s",
 )
 
 

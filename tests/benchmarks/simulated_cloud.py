@@ -32,20 +32,25 @@ if TYPE_CHECKING:
 AWS = "aws"
 START = 1_800_000_000.0
 """The clock's time at which the market begins."""
+LOOKS = {AWS: 3, GCP: 1}
+"""Calls that a region costs once: its zones, and at EC2 the image's name and the image."""
 _NO_QUOTA = {"spot": "MaxSpotInstanceCountExceeded", "on-demand": "VcpuLimitExceeded"}
 _MANIFESTS = {AWS: AWS_MANIFEST, GCP: GCP_MANIFEST}
 
 
 class SimulatedCloud:
-    """One cloud of one market."""
+    """One cloud of one market. `bare`: without the calls around a creating call, to see what they
+    cost.
+    """
 
-    def __init__(self, name: str, market: Market, clock: JumpingClock) -> None:
+    def __init__(self, name: str, market: Market, clock: JumpingClock, *, bare: bool) -> None:
         self.name, self.world = name, "rehearsal"
-        self._market, self._clock = market, clock
+        self._market, self._clock, self._bare = market, clock, bare
         self._labels: dict[str, tuple[Label, str]] = {}
         self._pending: dict[str, tuple[float, str, CloudError | None]] = {}
         """Token -> when the answer is there, the machine or nothing, and why nothing."""
-        self._prepared: set[str] = set()
+        self._looked: set[str] = set()
+        self._groups: set[str] = set()
 
     def manifest(self) -> Manifest:
         """The real one, with this in place of its connection."""
@@ -74,7 +79,7 @@ class SimulatedCloud:
 
     def submit(self, order: Order) -> Ticket:
         pools = [_pool(candidate) for candidate in order.candidates]
-        self._helpers(pools[0].region)
+        grouped = not self._bare and self._helpers(pools[0].region)
         self._changes(1, creates=True)
         pool = next((each for each in pools if self._market.obtainable(each, self.now)), None)
         error = None if pool is not None else self._refusal(order, pools)
@@ -86,10 +91,11 @@ class SimulatedCloud:
         )
         if self.name == AWS:
             self._clock.advance(took)
-            self._changes(1)  # the launch template goes
+            self._changes(0 if self._bare else 1)  # the launch template goes
             if error is not None:
-                self._changes(1)  # and so does the security group that was made for it
-                self._prepared.discard(pools[0].region)
+                if grouped:  # made for this order: it goes too
+                    self._changes(1)
+                    self._groups.discard(pools[0].region)
                 raise error
             took = 0.0
         boot = self._market.seconds("boot_s", pool.region) if pool is not None else 0.0
@@ -114,18 +120,26 @@ class SimulatedCloud:
             return None
         return Ticket(order, "waiting", (("token", order.token),))
 
-    def _helpers(self, region: str) -> None:
-        """What precedes the creating call: EC2 is asked for image, network, zones and group, once a
-        region (`surroundings.around`), the owner's security group and its two rules are made, and
-        each fleet's launch template. Google is asked for the region's zones, once.
+    def _helpers(self, region: str) -> bool:
+        """What precedes the creating call; whether a security group was made for it.
+
+        EC2 is asked which regions are enabled (once), for zones and image (once a region), for the
+        network and the owner's security group; the group and its two rules are made where there is
+        none, and each fleet's launch template (`surroundings.around`). Google is asked for the
+        region's zones, once.
         """
-        known = region in self._prepared
-        self._prepared.add(region)
+        looks = LOOKS[self.name] if region not in self._looked else 0
+        if not self._looked:
+            looks += self.name == AWS
+        self._looked.add(region)
         if self.name == GCP:
-            self._call(0 if known else 1)
-            return
-        self._call(1 if known else 4)
-        self._changes(1 if known else 4)
+            self._call(looks)
+            return False
+        made = region not in self._groups
+        self._groups.add(region)
+        self._call(looks + 2)
+        self._changes(3 * made + 1)
+        return made
 
     def _make(self, order: Order, pool: Pool) -> str:
         machine = self._market.claim(pool, self.now)

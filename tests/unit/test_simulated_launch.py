@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.benchmarks import acquire_page
 from tests.benchmarks.acquire_ours import launch, offers_of, rows_of
 from tests.benchmarks.acquire_sides import WISHES, wish_of
 from tests.benchmarks.bench_acquire import quantile
@@ -58,3 +59,8 @@ def test_every_wish_has_rows_of_the_bundled_catalog():
 
 def test_percentile_is_by_nearest_rank():
     assert (quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile(list(range(1, 101)), 0.95)) == (2.5, 95)
+
+
+def test_page_has_the_assumptions_of_the_model():
+    page = acquire_page.PAGE.read_text("utf-8")
+    assert acquire_page.with_part(page, "assumed", acquire_page.assumptions()) == page

@@ -10,6 +10,7 @@ what a failed attempt left. How long its optimizer computes is not counted.
 
 from __future__ import annotations
 
+import copy
 import csv
 import hashlib
 import os
@@ -26,6 +27,16 @@ BOOTSTRAP_CALLS = 6
 """Its own comment says that it takes about 3 s (provision/provisioner.py, 0.14.1)."""
 LOOK_CALLS = 1
 ACCOUNT = "account"
+STEADY = frozenset(
+    (
+        "get_accelerator_hourly_cost",
+        "get_accelerators_from_instance_type",
+        "get_hourly_cost",
+        "get_vcpus_mem_from_instance_type",
+        "instance_type_exists",
+    )
+)
+"""Questions to its catalog whose answers are figures."""
 SETTLES_S = 1.0
 """It sleeps so long after a creating call that was granted (provision/provisioner.py)."""
 
@@ -166,9 +177,26 @@ def at_google(side: Side, region: str, zones: list[str], kind: str) -> None:
     raise error
 
 
+def _remember(catalog: Any) -> None:
+    """Its catalog answers the same question from memory: it does not change, and this is most of
+    what it computes.
+    """
+    ask, known = catalog._map_clouds_catalog, {}  # noqa: SLF001 - no public way in
+
+    def asked(where: Any, method: str, *args: Any, **more: Any) -> Any:
+        if method not in STEADY:
+            return ask(where, method, *args, **more)
+        key = (str(where), method, args, tuple(sorted(more.items())))
+        if key not in known:
+            known[key] = ask(where, method, *args, **more)
+        return copy.copy(known[key])
+
+    catalog._map_clouds_catalog = asked  # noqa: SLF001
+
+
 def patched(side: list[Side]) -> None:
     """What stands between SkyPilot and the real clouds is put in place, once a process."""
-    from sky import check, clouds, global_user_state
+    from sky import catalog, check, clouds, global_user_state
     from sky.backends import backend_utils, cloud_vm_ray_backend
     from sky.provision import provisioner
 
@@ -193,6 +221,7 @@ def patched(side: list[Side]) -> None:
     def nothing(*_: Any, **__: Any) -> None:
         return None
 
+    _remember(catalog)
     every = [clouds.AWS(), clouds.GCP()]
     check.get_cached_enabled_clouds_or_refresh = lambda *_, **__: every
     provisioner.bulk_provision = bulk
