@@ -64,7 +64,7 @@ def words(spec: VolumeSpec) -> str:
     what = (
         f"${total / 1e6:,.2f}/month"
         if total is not None
-        else f"${found.micro_usd_per_gib / 1e6:.2f} a GiB and month of what is stored"
+        else f"size unknown, ${found.micro_usd_per_gib / 1e6:.2f} a GiB and month of what is stored"
         + (f" beyond {found.free_gib:,} GiB" if found.free_gib else "")
     )
     return f"{what} (as of {found.as_of}, {found.source})"

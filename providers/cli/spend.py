@@ -108,17 +108,13 @@ _TODO = {
 
 
 def _price(volume: VolumeSpend) -> str:
-    """`$20.00 a month`; without a known size the rate, and without a rate that it is unknown."""
+    """`$20.00 a month`; without a known size the rate, else that no price is known."""
     from providers.catalog import volumes
 
     last = volume.last
     if last.micro_usd is not None:
         return f"{_usd(last.micro_usd)} a month"
-    return (
-        volumes.words(last.spec)
-        if last.spec.size_gib
-        else f"size unknown, {volumes.words(last.spec)}"
-    )
+    return volumes.words(last.spec)
 
 
 def _record(month: MonthSpend) -> dict[str, Any]:

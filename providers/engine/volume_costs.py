@@ -21,7 +21,7 @@ from providers.errors import GpusError
 from providers.model.money import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from providers.engine.budget import Budget, Charge
     from providers.engine.record import Account
@@ -58,16 +58,21 @@ async def keep(
     await asyncio.to_thread(world.journal.count_volume, world.name, costs)
 
 
-async def settle(world: World, owner: str = "") -> None:
-    """Looks at every volume that costs money by the journal, of one owner or of all: one that its
-    cloud does not know any more has ended. What can't be asked stays as it is.
+async def settle(world: World, owners: Collection[str] | None = None) -> None:
+    """Looks at every volume that costs money by the journal, of these owners or of all: one that
+    its cloud does not know any more has ended. What can't be asked stays as it is.
     """
     if not world.has_journal:
         return
     with suppress(GpusError):
-        every = await asyncio.to_thread(world.journal.volume_spells, world.name, owner)
+        every = await asyncio.to_thread(world.journal.volume_spells, world.name)
+        asked = [
+            each
+            for each in every
+            if each.ended_at is None and (owners is None or each.owner in owners)
+        ]
         with looking():
-            await asyncio.gather(*(_settled(world, each) for each in every if not each.ended_at))
+            await asyncio.gather(*(_settled(world, each) for each in asked))
 
 
 async def _settled(world: World, known: VolumeSpell) -> None:

@@ -106,8 +106,8 @@ class Ownerships:
         async def counted(world: World) -> Ledger | None:
             from providers.engine import volume_costs
 
-            for each in dict.fromkeys((owner, *await former_owners(world, request.urn))):
-                await volume_costs.settle(world, each)
+            owners = {owner, *await former_owners(world, request.urn)}
+            await volume_costs.settle(world, owners)
             ledger = await self._session.budgets.ledger(world, owner, (), values, state)
             if ledger is None:
                 return None

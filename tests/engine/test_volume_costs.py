@@ -109,10 +109,10 @@ def test_a_cut_short_order_that_made_nothing_is_forgotten_after_an_hour_and_a_re
             home.create()
     (found,) = home.month().volumes
     assert "whether it was made is not known" in found.why_unused
-    home.do(lambda world: volume_costs.settle(world, OWNER))
+    home.do(lambda world: volume_costs.settle(world, {OWNER}))
     assert len(home.spells()) == 1
     home.store.advance(2 * 3600)
-    home.do(lambda world: volume_costs.settle(world, OWNER))
+    home.do(lambda world: volume_costs.settle(world, {OWNER}))
     assert home.spells() == ()
     home.store.add_fault("gcp", "disks.insert", "quota", metric="SSD_TOTAL_GB")
     with pytest.raises(QuotaExceeded):

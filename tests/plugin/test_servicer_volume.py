@@ -101,6 +101,9 @@ def test_what_a_volume_costs_is_told_by_spend_also_when_nothing_declares_it(
     disk, free = month["volumes"]
     assert (disk["price_usd_per_month"], free["price_usd_per_month"]) == (20, None)
     assert free["spent_usd"] is None and month["unknown"] == ["volume cache"]
+    # A rehearsal that begins again has no volume any more.
+    assert main.main(("rehearse", "reset", "--yes")) == 0
+    assert "unused" not in spent()
 
 
 def test_a_volume_that_does_not_fit_into_what_the_stack_may_spend_is_not_made(servicer) -> None:

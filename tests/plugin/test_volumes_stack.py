@@ -66,6 +66,7 @@ def test_a_run_killed_while_its_disk_is_made_leaves_one_disk_to_the_next(project
         for pid in plugins:
             os.kill(pid, signal.SIGKILL)
     made.run("cancel", "-s", STACK, "--yes")
+    assert "volume checkpoints" in made.gpus("spend", "-s", STACK)
     (disk,) = _listed(made)
     made.up()
     assert made.resources()[VOLUME]["outputs"]["native_id"].endswith(disk.rpartition("/")[2])

@@ -62,7 +62,7 @@ def test_a_volume_of_modal_has_neither_size_nor_place() -> None:
     (problem,) = volume_spec.declared({"d" * 34: {"provider": "modal"}})[1]
     assert "at most 33 characters" in str(problem)
     assert told({"volume": "data", "provider": "modal"}).startswith(
-        "data: at modal, $0.09 a GiB and month of what is stored beyond 1,024 GiB"
+        "data: at modal, size unknown, $0.09 a GiB and month of what is stored beyond 1,024 GiB"
     )
     made = plan(declared(volume={"provider": "modal"}).ask(), use_journal=False)
     assert {each.provider for each in made.candidates} == {"modal"}
