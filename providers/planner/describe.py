@@ -170,6 +170,9 @@ def run_text(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:
     """`$194.15 for its ttl of 20h`, `$64,598/month` where nothing ends it; empty for a job without
     a limit, which ends when its work is done.
     """
+    if candidate.offer.term is not None:
+        whole = usd(candidate.offer.term.upfront_micro_usd)
+        return f"${whole:,.2f}" + ("" if short else " for the block")
     ttl_s, micro = ask.entries[candidate.entry].ttl_s, candidate.micro_usd
     if not ttl_s:
         return "" if ask.kind == "job" else per_month(micro)
@@ -183,12 +186,14 @@ def run_cells(ask: Ask, candidates: Sequence[Candidate]) -> tuple[str, list[str]
     """(head, cell of each): dollars until its `ttl`, of a month where nothing ends it; all empty
     for jobs without a limit.
     """
-    limited = any(entry.ttl_s for entry in ask.entries)
+    limited = any(entry.ttl_s for entry in ask.entries) or any(
+        each.offer.term for each in candidates
+    )
     if not limited and ask.kind == "job":
         return "", [""] * len(candidates)
     cells = [
         run_text(ask, each, short=True)
-        if ask.entries[each.entry].ttl_s or not limited
+        if ask.entries[each.entry].ttl_s or each.offer.term or not limited
         else "no limit"
         for each in candidates
     ]

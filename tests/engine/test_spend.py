@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from providers.engine import spending
 from providers.engine.budget import bounds
+from providers.engine.journal.orders import Prepaid
 from providers.engine.journal.owners import OwnerRow
 from providers.engine.journal.placements import PlacementRow
 from providers.engine.runtime.world import World
@@ -31,12 +32,15 @@ def launch(
     )
 
 
-def month(*launches: PlacementRow, now: float, **asked: str) -> spending.MonthSpend:
+def month(
+    *launches: PlacementRow, now: float, paid: tuple[Prepaid, ...] = (), **asked: str
+) -> spending.MonthSpend:
     """The month of a world whose journal has these placements."""
     journal = SimpleNamespace(
         owners=lambda _: (OwnerRow("of-dev", "project", "dev", ""),),
         launches=lambda _, owner="": [each for each in launches if owner in {"", each.owner}],
         volume_spells=lambda _: (),
+        prepaid=lambda _, owner: [each for each in paid if owner == "of-dev"],
     )
     world = SimpleNamespace(
         name="live", has_journal=True, journal=journal, clock=SimpleNamespace(now=lambda: now)
@@ -86,3 +90,14 @@ def test_one_stack_and_a_past_month_can_be_asked_for() -> None:
     found = month(*launches, now=END + DAY, month="2026-11", stack="organization/project/dev")
     assert [(each.cluster, each.to_come) for each in found.clusters] == [("a", 0)]
     assert found.spent == 10 * USD * 30 * 24
+
+
+def test_a_block_counts_whole_on_the_day_it_was_paid() -> None:
+    """Whenever it begins, and whatever its machines did; they cost nothing by the hour."""
+    paid = Prepaid("train", "token", "aws", BEGIN + DAY, BEGIN + 9 * DAY, 755 * USD)
+    ran = launch("train", BEGIN + 8 * DAY)
+    ran.record["capacity"] = "block"
+    found = month(ran, now=BEGIN + 8 * DAY + HOUR, paid=(paid,))
+    (cluster,) = found.clusters
+    assert (cluster.spent, cluster.to_come, cluster.unknown) == (755 * USD, 0, False)
+    assert found.days == (("2026-11-02", 755 * USD),)

@@ -79,6 +79,7 @@ def test_b42_a_placement_edit_replaces_only_what_no_longer_satisfies(edit) -> No
         {"max_price_per_hour": 1},
         {"wait": "1m"},
         {"acquire": {"within": "12h"}},
+        {"block": {"lasts": "1d", "max_price": 900}},
         {"labels": {"a": "b"}},
         {"prices": {"overrides": [{"provider": "gcp", "price_usd_per_hour": 1}]}},
         {"settings": {"gcp": {"project": "other"}}},
@@ -267,6 +268,7 @@ def test_every_input_has_a_row() -> None:
         "accept_suspect_prices",
         "accept",
         "acquire",
+        "block",
         "replicas",
         "tls",
     }

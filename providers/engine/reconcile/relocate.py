@@ -92,7 +92,10 @@ async def upgrade_placement(
             record.generation,
             stop,
             keep=record.handles,
-            accept=lambda candidate: prefers(spec, record, candidate),
+            # A block is paid for long before it can be moved to.
+            accept=lambda candidate: (
+                candidate.offer.term is None and prefers(spec, record, candidate)
+            ),
         )
     except AllFailed as failed:
         world.report(
