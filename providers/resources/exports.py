@@ -57,12 +57,10 @@ def tried_by(
     return f"curl {key} {urls[0]}/v1/models" + (f" # {'; '.join(notes)}" if notes else "")
 
 
-def summary(
-    cluster: GpuCluster, *, token_output: str = ""
-) -> dict[str, pulumi.Output[Any]] | pulumi.Output[dict[str, Any]]:
+def summary(cluster: GpuCluster, *, token_output: str = "") -> pulumi.Output[dict[str, Any]]:
     """What a stack shows of a cluster: status, where, gpu, the price per hour as long as it is
     billed, what else is to be known of it, and how to reach it; of a service with a token also the
-    line that tries it, by the output that holds the token.
+    line that tries it, by the output that holds the token. What there is nothing of is left out.
     """
     from providers.engine.record import BILLED
 
@@ -88,13 +86,11 @@ def summary(
                 lambda part: part[1] if part[0] in BILLED else None
             )
         ),
-        "detail": cluster.detail.apply(lambda text: text or None),
+        "detail": cluster.detail,
         "ssh": cluster.ssh,
         "endpoints": cluster.endpoints,
         **({"try": tried} if token_output else {}),
     }
-    if not pulumi.runtime.is_dry_run():
-        return fields
     return _known({**fields, "status": or_planned(cluster.status)})
 
 
@@ -106,18 +102,22 @@ def or_planned(field: pulumi.Output[Any]) -> pulumi.Output[Any]:
 
 
 def _known(fields: Mapping[str, Any]) -> pulumi.Output[dict[str, Any]]:
-    """The fields that a preview knows: Pulumi would show each other one as `[unknown]`."""
+    """The fields that are not empty and that a preview knows: Pulumi would show each other one as
+    `<null>`, `[]` or `[unknown]`.
+    """
     return pulumi.Output.all(**fields).apply(
         lambda found: {
-            name: value for name, value in found.items() if not pulumi.contains_unknowns(value)
+            name: value
+            for name, value in found.items()
+            if not pulumi.contains_unknowns(value) and value not in (None, "", [])
         },
         run_with_unknowns=True,
     )
 
 
-def volume_summary(volume: GpuVolume) -> dict[str, Any] | pulumi.Output[dict[str, Any]]:
-    """What a stack shows of a volume: what it is, where, who has it, and its price a month; no
-    price where none is known.
+def volume_summary(volume: GpuVolume) -> pulumi.Output[dict[str, Any]]:
+    """What a stack shows of a volume: what it is, where, who has it, and its price a month. What
+    there is nothing of is left out.
     """
     fields = {
         **volume.declared,
@@ -125,7 +125,7 @@ def volume_summary(volume: GpuVolume) -> dict[str, Any] | pulumi.Output[dict[str
         "users": volume.users,
         "price_usd_per_month": volume.price_usd_per_month,
     }
-    return _known(fields) if pulumi.runtime.is_dry_run() else fields
+    return _known(fields)
 
 
 def _played(world: str, provider: str, settings: Mapping[str, str]) -> bool:
