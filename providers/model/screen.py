@@ -25,6 +25,27 @@ _PLAIN = re.compile(r"[^\n\t]+")
 _OWN = re.compile(r"[^\n\t\r\b]+")
 
 
+def columns() -> int:
+    """How wide the terminal is that this process belongs to, whatever its output goes to; 0 where
+    there is none.
+    """
+    import os
+
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal():
+        return int(given)
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return 0
+    try:
+        return os.get_terminal_size(terminal).columns
+    except OSError:
+        return 0
+    finally:
+        os.close(terminal)
+
+
 def screened(text: str) -> str:
     """The text with every character that is not printable as its escape, but for line ends and
     tabs. Pure.

@@ -80,7 +80,7 @@ class Plans:
         )
         planning.presentable(plan, name)
         if not plan.candidates:
-            self._session.log("info", urn, render.as_text(plan, preview.WIDTH, title=name))
+            self._session.log("info", urn, render.as_text(plan, preview.width(), title=name))
             raise GpusError(preview.refusal(name, plan, context))
         setup = context.setup
         assert setup is not None

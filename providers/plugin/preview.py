@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from providers.planner.summary import CurrentCost
     from providers.plugin.running import Running
 
-WIDTH = 96
-"""What the engine's display leaves free of 100 columns (tried with CLI 3.276)."""
+_MOST, _LEAST, _INDENT = 96, 76, 4
+"""The widest and the narrowest line, and what the engine's display puts before each (tried with CLI
+3.276).
+"""
 CREATE, ADOPT, KEEP, UPDATE, REPLACE, RECLAIM = (
     "create",
     "adopt",
@@ -145,23 +147,33 @@ def _text(
     from providers.planner import brief, render
 
     if full:
-        return render.as_text(plan, WIDTH, title=name, current=running)
+        return render.as_text(plan, width(), title=name, current=running)
     if seen is not None and seen.action == KEEP and running.kept and not running.facts:
         return fitted(f"{name}: {running.change}")
     return brief.as_text(
         plan,
-        WIDTH,
+        width(),
         title=name,
         current=running,
         details=f"gpus plan {argument()} --cluster {name} --explain, or gpus:detail: full",
     )
 
 
+def width() -> int:
+    """Columns of a line: what the engine's display leaves of the terminal it is shown on, which
+    this process shares with it.
+    """
+    from providers.model.screen import columns
+
+    return min(max((columns() or _MOST + _INDENT) - _INDENT, _LEAST), _MOST)
+
+
 def fitted(text: str) -> str:
     """The text with its long lines broken at spaces, so that the engine's display
     shows each whole.
     """
-    if all(len(line) <= WIDTH for line in text.splitlines()):
+    most = width()
+    if all(len(line) <= most for line in text.splitlines()):
         return text
     import textwrap
 
@@ -169,7 +181,7 @@ def fitted(text: str) -> str:
         indent = line[: len(line) - len(line.lstrip())]
         return textwrap.wrap(
             line,
-            WIDTH,
+            most,
             subsequent_indent=f"{indent}    ",
             break_on_hyphens=False,
             break_long_words=False,
@@ -207,7 +219,7 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
         Condition,
         condition_of,
     )
-    from providers.engine.reconcile.on_preview import NOTHING, what
+    from providers.engine.reconcile.on_preview import kept, what
     from providers.planner.summary import CurrentCost
 
     record = seen.record
@@ -225,13 +237,13 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
     )
     text = _change_text(plan, record, seen)
     over = condition_of(record) in {*AT_REST, Condition.FAILED}
-    kept = ("no change" if over else "keeps", text.removeprefix(f"{NOTHING}: "))
+    stays = kept(text)
     return CurrentCost(
         record.price.micro_usd,
         what(record),
         text,
         tuple(fact for fact in facts if fact[1]),
-        kept if text.startswith(NOTHING) else None,
+        ("no change" if over else "keeps", stays) if stays else None,
         "if rerun" if over else "if lost",
     )
 

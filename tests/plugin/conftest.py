@@ -47,7 +47,7 @@ class Project:
                 if not key.startswith(("PULUMI_", "GPUS_", "GOOGLE_"))
             },
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-            "COLUMNS": "96",
+            "COLUMNS": "100",
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
             "PULUMI_CONFIG_PASSPHRASE": "",
             "PULUMI_SKIP_UPDATE_CHECK": "true",

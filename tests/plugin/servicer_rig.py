@@ -70,6 +70,7 @@ def new_servicer() -> KeptServicer:
 @pytest.fixture
 def servicer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeptServicer:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
     return new_servicer()
 
 

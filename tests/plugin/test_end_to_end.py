@@ -31,7 +31,7 @@ def test_up_refresh_preview_preempt_up_destroy(project) -> None:
     made.run("refresh", "-s", made.stack, "--yes", "--skip-preview")
     unchanged = made.preview("--expect-no-changes")
     assert "buys  " not in unchanged and "at worst" not in unchanged
-    assert "since its launch" in " ".join(unchanged.split())
+    assert "no change: " in unchanged
     made.rehearse("preempt", made.machines()[0]["name"])
     made.rehearse("advance", "2m")
     again = made.up()

@@ -90,7 +90,7 @@ def test_the_plan_of_what_runs_says_what_changes(servicer) -> None:
     said = result(plan(servicer, urn=URN))
     assert (
         said["change"]
-        == "no change: gcp us-central1-a a3-highgpu-8g H100:8 spot stays, at $10.21/h since its launch"
+        == "no change: gcp us-central1-a a3-highgpu-8g H100:8 spot stays, at $10.21/h"
     )
     diffed(servicer, {**INPUTS, "gpu": "A100-80GB:8"})
     call(servicer, "Create", properties=struct(INPUTS), preview=True)
@@ -346,15 +346,25 @@ def test_the_plan_stands_alone_too(servicer) -> None:
     assert [failure.property for failure in plan(servicer, gpu="L4:x").failures] == ["gpu"]
 
 
-def test_lines_for_the_screen_fit_it() -> None:
+def test_lines_for_the_screen_fit_it(monkeypatch) -> None:
     """A long line is broken at spaces and goes on indented; short ones and addresses are left as
     they are.
     """
     from providers.plugin.preview import fitted
 
+    monkeypatch.setenv("COLUMNS", "100")
     line = (
         "#3 gcp australia-southeast2 H100:8 spot $10.74/h: sold out"
         " (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS) a while"
     )
     assert fitted(f"  x\n{line}").splitlines() == ["  x", line[:58], f"    {line[59:]}"]
     assert fitted("x" * 120) == "x" * 120
+
+
+def test_the_plan_fits_the_terminal(servicer, monkeypatch) -> None:
+    """Also the narrow one of 80 columns, of which Pulumi's display takes four."""
+    monkeypatch.setenv("COLUMNS", "80")
+    call(servicer, "Check", news=struct(INPUTS))
+    call(servicer, "Create", properties=struct(INPUTS), preview=True)
+    text = result(plan(servicer, urn=URN))["text"]
+    assert max(map(len, text.splitlines())) <= 76 and len(text.splitlines()) <= 12

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NOTHING = "no change"
 """What a change begins with that changes nothing."""
+_STAYS = " stays, at "
 
 
 class PreviewCase(NamedTuple):
@@ -64,6 +65,12 @@ def what(record: ClusterRecord) -> str:
     return " ".join(part for part in parts if part)
 
 
+def kept(text: str) -> str:
+    """What a change that changes nothing keeps, in words; empty for any other change."""
+    stays = text.removeprefix(f"{NOTHING}: ").replace(_STAYS, ", at ", 1)
+    return stays if text.startswith(NOTHING) else ""
+
+
 # What an `up` comes to that does not replace it
 
 
@@ -74,9 +81,7 @@ def stays(case: PreviewCase) -> str:
         return _still(record)
     if case.replicas not in (0, record.placement.nodes):
         return _resized(case)
-    return (
-        f"{NOTHING}: {what(record)} stays, at {per_hour(record.price.micro_usd)} since its launch"
-    )
+    return f"{NOTHING}: {what(record)}{_STAYS}{per_hour(record.price.micro_usd)}"
 
 
 def _resized(case: PreviewCase) -> str:
@@ -98,7 +103,7 @@ def stays_drifted(case: PreviewCase) -> str:
     if record.reasons:
         return _still(record)
     now = per_hour(record.price.micro_usd)
-    return f"{NOTHING}: {what(record)} stays, at {now} now: {drift.text(record)}"
+    return f"{NOTHING}: {what(record)}{_STAYS}{now} now: {drift.text(record)}"
 
 
 def repaired(case: PreviewCase) -> str:
