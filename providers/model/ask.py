@@ -149,6 +149,8 @@ class Ask(NamedTuple):
     """The proxy of its replicas has a certificate."""
     image: str = ""
     """The container image that runs there, where a market is listed for an ask."""
+    gpu_types: frozenset[str] = frozenset()
+    """The GPU types that its choices accept, where a market is listed for it; none: any."""
     block: BlockTerms | None = None
     """What a block may be, where one of the choices is bought as one."""
 

@@ -7,6 +7,7 @@ store and imports no server before one is needed: a plan opens a rehearsal too.
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from providers.home import REHEARSAL_FILE, home
@@ -44,8 +45,9 @@ _servers: dict[tuple[str, Path], Server] = {}
 _lock = threading.Lock()
 
 
+@cache
 def clouds() -> tuple[str, ...]:
-    """The providers that are rehearsed, by name. Looks at one folder."""
+    """The providers that are rehearsed, by name. Looks at one folder, once."""
     from pathlib import Path
 
     folder = Path(__file__).parent / "clouds"

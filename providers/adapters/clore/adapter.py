@@ -116,8 +116,8 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         return self.listing().offers
 
     def offers_for(self, ask: Ask) -> Sequence[Offer]:
-        """The same under a declaration: its section over the settings, its disk, and the shortest
-        ttl among its choices. Calls: 1, without a key.
+        """The same under a declaration, of its GPU types alone: its section over the settings, its
+        disk, and the shortest ttl among its choices. Calls: 1, without a key.
 
         A section that cannot be read changes nothing. What only another choice's longer ttl refuses
         is refused at the order.
@@ -131,7 +131,11 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         # One choice without a ttl takes any host.
         shortest = min(known) if known and len(known) == len(limits) else None
         return self._read(
-            chosen, shortest, ask.disk_gib, chosen.image if chosen.image != IMAGE else ask.image
+            chosen,
+            shortest,
+            ask.disk_gib,
+            chosen.image if chosen.image != IMAGE else ask.image,
+            ask.gpu_types,
         ).offers
 
     def listing(self) -> market.Listing:
@@ -139,7 +143,12 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         return self._read(self._options, None, None)
 
     def _read(
-        self, chosen: Options, ttl_s: int | None, disk_gib: int | None, image: str = ""
+        self,
+        chosen: Options,
+        ttl_s: int | None,
+        disk_gib: int | None,
+        image: str = "",
+        gpu_types: frozenset[str] = frozenset(),
     ) -> market.Listing:
         as_of = time.strftime("%Y-%m-%d", time.gmtime(self._clock()))
         found = market.read(
@@ -150,6 +159,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
             ttl_s=ttl_s,
             disk_gib=disk_gib,
             image=image,
+            gpu_types=gpu_types,
         )
         self._remarks = (found.unreadable,) if found.unreadable else ()
         return found

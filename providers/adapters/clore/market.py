@@ -30,7 +30,7 @@ from providers.model.money import micro_usd
 from providers.model.offer import Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from decimal import Decimal
 
     from providers.adapters.clore.options import Options
@@ -101,17 +101,20 @@ def read(
     ttl_s: int | None = None,
     disk_gib: int | None = None,
     image: str = "",
+    gpu_types: Collection[str] = (),
 ) -> Listing:
     """Every server as offers, on demand and spot, in the order listed. Prices are whole servers per
     hour with the renter's fee.
 
     A host is refused by the options, by a time or a disk that it has not, and by a driver that does
-    not run the image.
+    not run the image. With `gpu_types`, hosts whose GPU is another are left out unread.
     """
     offers: list[Offer] = []
     refused: list[Refusal] = []
     for server in servers if isinstance(servers, (list, tuple)) else ():
         try:
+            if gpu_types and _holds_another(server, gpu_types):
+                continue
             found, against = _read_one(
                 server, options, as_of, source, rates, ttl_s, disk_gib, image
             )
@@ -130,6 +133,12 @@ def read(
         offers.extend(found)
         refused.extend(against)
     return Listing(tuple(offers), tuple(refused))
+
+
+def _holds_another(server: object, gpu_types: Collection[str]) -> bool:
+    """Whether a host's GPU is known, and none of these."""
+    parsed = gpus(server) if isinstance(server, Mapping) else ""
+    return isinstance(parsed, Gpus) and parsed.model.name not in gpu_types
 
 
 def _read_one(

@@ -125,7 +125,12 @@ def listed(
     adapter: Cloud, ask: Ask | None, manifest: Manifest | None = None
 ) -> Sequence[Offer] | None:
     """The live offers, as the declaration decides over them where the adapter's depend on it."""
-    return adapter.offers() if ask is None else adapter.offers_for(asked(ask, manifest))
+    if ask is None:
+        return adapter.offers()
+    from providers.planner.rules import types
+
+    wanted = frozenset(gpu for entry in ask.entries for gpu in types(entry))
+    return adapter.offers_for(asked(ask, manifest)._replace(gpu_types=wanted))
 
 
 def at_todays_prices(

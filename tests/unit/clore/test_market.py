@@ -282,6 +282,16 @@ def test_one_odd_listing_is_one_refused_host(odd) -> None:
     assert len(found.refused) == 1
 
 
+def test_listed_for_a_gpu_other_hosts_are_left_out_and_unreadable_ones_are_still_told() -> None:
+    """A plan of one GPU reads no other: what cannot be read at all may be that one."""
+    hosts = [server(1), server(2, "1x NVIDIA GeForce RTX 3090", ["RTX 3090"]), server(3, "?", None)]
+    found = market.read(hosts, OPEN, "2026-11-27", "test", gpu_types={"RTX-4090"})
+    assert {offer.machine_type for offer in found.offers} == {"server-1"}
+    assert {refusal.server for refusal in found.refused} == {"3"}
+    every = market.read(hosts, OPEN, "2026-11-27", "test")
+    assert {offer.machine_type for offer in every.offers} == {"server-1", "server-2"}
+
+
 def test_odd_figures_do_not_break_a_listing() -> None:
     """Ram as text, half an hour of mrl, a PCIe revision with a fraction: the figures are lost or
     kept, the host is read.
