@@ -158,6 +158,14 @@ class Clone:
     def locked(self) -> bool:
         return any((self.state / ".pulumi" / "locks").rglob("*.json"))
 
+    def mend(self) -> None:
+        """What docs/how-to/when-something-dies.md says of `failed to load checkpoint: EOF`: a CLI
+        that is killed while it writes a file's attributes leaves them empty.
+        """
+        for file in (self.state / ".pulumi" / "stacks").rglob("*.json.attrs"):
+            if not file.stat().st_size:
+                file.unlink()
+
     def resources(self) -> dict[str, dict[str, Any]]:
         """The state's resources by type, as the backend's own file has them. Read only: nothing
         here ever edits a state.

@@ -331,6 +331,7 @@ class Experiment:
                 self.wrong("stuck", 1, "a plugin process lives on")
 
     def unlocked(self) -> None:
+        self.clone.mend()
         if self.clone.locked:
             status, said = self.clone.run("cancel", "--yes")
             if status != 0:

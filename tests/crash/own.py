@@ -287,6 +287,7 @@ class _Experiment:
         """What no state names is deleted, or named with what takes it over; the rest stays."""
         words = ["sh", "-c", 'cd "$0" && exec gpus sweep -s "$1" --yes']
         folder = self.clone.folder
+        before = [each for several in self.boxes.leases().values() for each in several]
         run = Run([*words, str(folder), STACK], self.clone.env, folder / "sweep.log")
         if (status := run.ended()) != 0:
             raise Stuck(f"gpus sweep: exit {status}\n{run.said}")
@@ -296,10 +297,11 @@ class _Experiment:
         for each in standing:
             if each not in named and each not in run.said:
                 self.wrong(f"orphans: {each} stands, and gpus sweep does not say so\n{run.said}")
-        if lost := [each for each in named if each not in standing]:
+        if lost := [each for each in named if each in before and each not in standing]:
             self.wrong(f"stuck: gpus sweep deleted what a state names: {lost}\n{run.said}")
 
     def unlocked(self) -> None:
+        self.clone.mend()
         if self.clone.locked:
             self.must("cancel", "--yes")
 
