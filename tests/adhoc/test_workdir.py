@@ -13,7 +13,7 @@ import pytest
 
 from providers.adhoc.sync import portal
 from providers.errors import GpusError
-from providers.remote import rsync
+from providers.remote import rsync, run
 from providers.remote.line import LocalCommand
 from providers.remote.rsync import NotSendable, There, sent
 from providers.remote.tree import scanned
@@ -169,4 +169,24 @@ def test_several_machines_get_it_side_by_side(bench, project) -> None:
         assert names(bench.host.home / each.folder) == sorted(tree.files)
         label = bench.host.home / f"{each.folder}.digest"
         assert label.read_text().strip() == tree.digest
+    machine.release()
+
+
+def test_an_edit_goes_by_one_connection_in_three_steps(bench, project, monkeypatch) -> None:
+    """What was sent is asked for, what differs is sent, and that all has arrived is said."""
+    machine = bench.rent()
+    machine.send(scanned(project, LIMIT).digest, THERE)
+    begun, real = [], run.started
+
+    def counted(launch, **more):
+        begun.append(launch.argv)
+        return real(launch, **more)
+
+    monkeypatch.setattr(rsync, "started", counted)
+    (project / "train.py").write_text("print('v2')\n")
+    machine.send(scanned(project, LIMIT).digest, THERE)
+    assert [Path(argv[0]).name for argv in begun] == ["ssh", "ssh", "rsync", "ssh"]
+    sockets = [{word for word in argv if word.startswith("ControlPath=")} for argv in begun]
+    assert sockets[0] == sockets[1] == sockets[3] != {"ControlPath=none"}
+    assert ["-N" in argv for argv in begun] == [True, False, False, False]
     machine.release()

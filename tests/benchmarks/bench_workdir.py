@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from providers.model import regular
 from providers.remote.rsync import There, sent
 from providers.remote.ssh import Ssh
 from providers.remote.tree import scanned
@@ -104,19 +105,19 @@ def _ours(line: Ssh, project: Path, there: list[Path]) -> float:
     return time.perf_counter() - began
 
 
-def lines() -> list[Line]:
-    """Each side in turn, both from nothing."""
+def lines(files: int = FILES, size: int = SIZE, machines: int = MACHINES) -> list[Line]:
+    """Each side in turn, both from nothing. `size` is bytes a file."""
     plain, ours, plain_again, ours_again = [], [], [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["GPUS_HOME"] = str(folder / "home")
         project = folder / "project"
-        for number in range(FILES):
+        for number in range(files):
             path = project / f"d{number % 100}" / f"f{number}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(os.urandom(SIZE))
+            path.write_bytes(os.urandom(size))
         theirs, here = (
-            [folder / side / str(each) for each in range(MACHINES)] for side in ("plain", "ours")
+            [folder / side / str(each) for each in range(machines)] for side in ("plain", "ours")
         )
         with _server(folder) as line:
             _plain(line, project, [folder / "warm"])
@@ -132,18 +133,19 @@ def lines() -> list[Line]:
                 ours_again.append(_ours(line, project, here))
     first, beside = Figures(tuple(ours)), Figures(tuple(plain))
     again, beside_again = Figures(tuple(ours_again)), Figures(tuple(plain_again))
-    detail = f"{FILES:,} files, 1 GB: ours {first.p50:.1f} s, plain {beside.p50:.1f} s"
-    second = f"plain rsync to {MACHINES}: {beside_again.p50:.2f} s"
+    total = regular.size(files * size)
+    detail = f"{files:,} files, {total}: ours {first.p50:.1f} s, plain {beside.p50:.1f} s"
+    second = f"plain rsync to {machines}: {beside_again.p50:.2f} s"
     return [
         Line(
-            f"workdir to {MACHINES} machines over plain rsync to {MACHINES}",
+            f"workdir to {machines} machines over plain rsync to {machines}",
             first.p50 / beside.p50,
             FIRST_LIMIT,
             " x",
             detail,
         ),
         Line(
-            f"workdir to {MACHINES} machines after an edit of one line",
+            f"workdir to {machines} machines after an edit of one line",
             again.p50,
             SECOND_LIMIT_S,
             " s",
