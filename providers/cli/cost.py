@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.cli import stackfile
 from providers.cli.colour import show
 from providers.cli.options import add_world
-from providers.cli.output import NOTHING, OK, print_json, table
+from providers.cli.output import NOTHING, OK, print_json, table, wrapped
 from providers.model import duration
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 
@@ -52,7 +52,7 @@ def run_cost(options: argparse.Namespace) -> int:
         show("\n".join(_lines(costs)), head=0)
         for name in dict.fromkeys(options.stack):
             for line in stackfile.volume_lines(stackfile.read(name)):
-                print(f"{name}: {line}, used or not")
+                print("\n".join(wrapped("", f"{name}: {line}, used or not", "  ")))
     return NOTHING if any(cost.micro_usd is None for cost in costs) else OK
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from providers.cli import stackfile
 from providers.cli.colour import show
 from providers.cli.options import add_disk, add_spec, add_world
-from providers.cli.output import NOTHING, OK, complain, print_json, width
+from providers.cli.output import NOTHING, OK, complain, print_json, width, wrapped
 from providers.errors import Problem, SpecError
 from providers.model.ask import RANKS
 from providers.model.worlds import REHEARSAL
@@ -54,7 +54,7 @@ def run_plan(options: argparse.Namespace) -> int:
             worst = complain("\n".join(head + text for text in lines), NOTHING)
     if options.stack and not (options.json or options.cluster):
         for line in stackfile.volume_lines(stackfile.read(options.stack)):
-            print(f"- {line}" if options.markdown else line)
+            print(f"- {line}" if options.markdown else "\n".join(wrapped("", line, "  ")))
     if options.json:
         # A stack may declare several; a list is one whatever their number.
         print_json(answers if options.stack and not options.cluster else answers[0])

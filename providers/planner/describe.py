@@ -64,7 +64,8 @@ def work_text(ask: Ask, most: int) -> str:
         return ""
     tasks = [_task_text(task) for task in work.tasks] or [(_OWN, "")]
     first, port = tasks[0]
-    port += f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+    more = len(tasks) - 1
+    port += f", and {more} more program{'s' if more > 1 else ''}" if more else ""
     name = work.image.partition("@")[0].rpartition("/")[2]
     if len(first + port + name) + 5 > most:
         name = name.partition(":")[0]

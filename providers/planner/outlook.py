@@ -24,13 +24,13 @@ _SURE = 0.99
 
 
 def row(plan: Plan, width: int) -> str:
-    """`about $10.05/h in 5m, assumed; rank: expected: $9.80/h in 4m`, at most so wide; empty where
-    there is one place and nothing was measured there.
+    """`about $10.05/h, ready in 5m, assumed; rank: expected: $9.80/h in 4m`, at most so wide; empty
+    where there is one place and nothing was measured there.
     """
     found = plan.expected
     if found is None or (len(plan.candidates) == 1 and not measured(plan, found)):
         return ""
-    head = f"about {_figures(found)}"
+    head = f"about {per_hour(round(found.micro_usd))}, ready in {_time(found.seconds)}"
     sure = "" if found.chance >= _SURE else f" if there is room ({found.chance:.0%})"
     basis = ", measured" if measured(plan, found) else ", assumed"
     other = plan.ranked(EXPECTED).expected if plan.ask.rank != EXPECTED else None

@@ -20,6 +20,7 @@ from providers.planner.describe import (
     place_text,
     price_text,
     run_cells,
+    work_text,
 )
 from providers.planner.summary import best_rows, left_out, summarize
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from providers.planner.summary import CurrentCost, PlanSummary
 
 WIDTH = 96
+_WORK = 500
+"""How much is said of what runs, image and all."""
 
 
 def as_json(plan: Plan, current: CurrentCost | None = None) -> dict[str, Any]:
@@ -127,6 +130,7 @@ def as_text(
     shown = _Table.of(plan.ask, summary, width)
     lines = wrapped(f"{title}: " if title else "", summary.asked, width)
     lines += _each("  ", summary.meanings, width)
+    lines += _each("  runs ", filter(None, [work_text(plan.ask, _WORK)]), width)
     if summary.kept is not None:
         lines += ["", *wrapped(f"{summary.kept[0]:<11} ", summary.kept[1], width)]
     lines += _provider_lines(summary, shown)

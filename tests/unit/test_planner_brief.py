@@ -191,7 +191,7 @@ def test_what_runs_is_told_in_one_short_row() -> None:
     long = Task(command=f"python train.py {'--flag ' * 30}", port=1)
     text = brief.as_text(plan(workload=Workload((long, task))), 80)
     (line,) = [line for line in text.splitlines() if line.startswith("runs ")]
-    assert "python train.py" in line and line.endswith("…, port 1 and 1 more")
+    assert "python train.py" in line and line.endswith("…, port 1, and 1 more program")
 
 
 def test_what_there_is_no_room_for_is_counted() -> None:

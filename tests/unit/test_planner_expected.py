@@ -107,7 +107,9 @@ def test_a_place_that_refuses_for_long_comes_later_by_rank_expected() -> None:
     moved = plan([slow, DEAR], tries, rank=EXPECTED)
     assert moved.candidates[0].zone == "us-west1-a"
     text = brief.as_text(plan([slow, DEAR], tries), 80)
-    assert "expected    about $20.00/h in 55m, measured; rank: expected: $20.00/h in " in text
+    assert (
+        "expected    about $20.00/h, ready in 55m, measured; rank: expected: $20.00/h in " in text
+    )
 
 
 def test_the_row_says_what_is_assumed_and_the_details_have_the_arithmetic() -> None:
@@ -115,8 +117,9 @@ def test_the_row_says_what_is_assumed_and_the_details_have_the_arithmetic() -> N
     chances, its price and its times; the same as data.
     """
     made = plan([CHEAP, DEAR])
-    assert "expected    about $12.31/h in 4m if there is room (91%), assumed" in brief.as_text(
-        made, 80
+    assert (
+        "expected    about $12.31/h, ready in 4m if there is room (91%), assumed"
+        in brief.as_text(made, 80)
     )
     assert "expected" not in brief.as_text(plan([CHEAP]), 80)
     text = " ".join(render.as_text(made, 80).split())
