@@ -37,7 +37,8 @@ def row(plan: Plan, width: int) -> str:
     if other is None or _figures(other) == _figures(found):
         return f"{head}{sure}{basis}"
     more = f"; rank: expected: {_figures(other)}"
-    texts = (f"{head}{sure}{basis}{more}", f"{head}{basis}{more}", f"{head}{sure}{basis}")
+    told = f"{head}{sure}{basis}"
+    texts = (f"{told}{more}", f"{head}{basis}{more}", f"{head}{more}", told)
     return next((text for text in texts if len(text) <= width), texts[-1])
 
 
