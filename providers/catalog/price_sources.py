@@ -2,7 +2,7 @@
 
 Owns the form of each source. Never read on the way to a plan. What cannot be read is a SourceError;
 nothing is guessed. Sources, as of 2026-11: Amazon's offer files (docs.aws.amazon.com, "Price List
-Bulk API"), one CSV a region; Modal's page of prices.
+Bulk API"), one CSV a region; Modal's page of prices. Google's list is `google_prices`'.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from providers.model import foreign
 from providers.model.money import micro_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from decimal import Decimal
 
     from providers.model.offer import Offer
 
-AWS, MODAL = "aws", "modal"
-ADDRESSES = {AWS: "https://pricing.us-east-1.amazonaws.com", MODAL: "https://modal.com/pricing"}
+AWS, MODAL, GCP = "aws", "modal", "gcp"
+ADDRESSES = {
+    AWS: "https://pricing.us-east-1.amazonaws.com",
+    MODAL: "https://modal.com/pricing",
+    GCP: "https://cloudbilling.googleapis.com",
+}
 """Whose prices can be refreshed, and where they are published."""
 BY_REGION = {
     AWS: (
@@ -38,21 +42,32 @@ BY_REGION = {
     )
 }
 """Whose lists are by region, and what to do where none is named."""
+NEEDS_KEY = {
+    GCP: (
+        "Google publishes no list that anybody can read: with an API key of any project that has"
+        " the Cloud Billing API it is read; set {key} to one, and say gpus prices refresh gcp"
+    )
+}
+"""Whose lists are read only with a key, and what to do where there is none."""
 WHY_NOT = {
-    "gcp": "Google publishes prices of parts, and only to callers with an API key; which parts a"
-    " machine is made of is in no list",
     "vertex": "its prices are made of Google's and a fee",
     "clore": "it lists its offers live, at each plan; nothing is bundled",
     "ssh": "machines of your own have the price that you give them",
 }
 _TIMEOUT_S = 60
-_MOST_BYTES, _PAGE_BYTES = 2 << 30, 32 << 20
+_MOST_BYTES, PAGE_BYTES = 2 << 30, 32 << 20
 _PRICE = foreign.Bounds(0, 10_000)
 """Dollars an hour."""
 
 
 class SourceError(Exception):
-    """A source that cannot be read, or says what cannot be; its text is for the user."""
+    """A source that cannot be read, or says what cannot be; its text is for the user. `status` is
+    the HTTP status of a refusal, else 0.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Said(NamedTuple):
@@ -62,13 +77,6 @@ class Said(NamedTuple):
 
     prices: dict[Key, Priced]
     unknown: Sequence[str] = ()
-
-
-def ask(provider: str, address: str, region: str, today: str, offers: Sequence[Offer]) -> Said:
-    """What a provider's source says of these offers now. Raises SourceError."""
-    if provider == AWS:
-        return aws(address, region, offers)
-    return modal(address, today, offers)
 
 
 _WANTED = {
@@ -87,7 +95,7 @@ def aws(address: str, region: str, offers: Iterable[Offer]) -> Said:
     """Amazon's on-demand prices of one region. Reads a file of some hundred MB, line by line."""
     kinds = {offer.machine_type: offer for offer in offers if offer.region == region}
     url = f"{address}/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv"
-    reader = csv.reader(_lines(url, _MOST_BYTES))
+    reader = csv.reader(lines(url, _MOST_BYTES))
     found: dict[str, Decimal] = {}
     unknown: set[str] = set()
     try:
@@ -146,7 +154,7 @@ def modal(address: str, today: str, offers: Iterable[Offer]) -> Said:
     """Modal's prices: the GPUs' from its page; processor and memory as in the bundled price."""
     rates: dict[str, Decimal] = {}
     unknown: set[str] = set()
-    text, end = _visible("".join(_lines(address, _PAGE_BYTES))), 0
+    text, end = _visible("".join(lines(address, PAGE_BYTES))), 0
     for match in _RATE.finditer(text):
         named = _NAME.search(text[end : match.start()].strip())
         end = match.end()
@@ -211,15 +219,17 @@ def _dollars(what: str, text: str, currency: str) -> Decimal:
     return price
 
 
-def _lines(url: str, most: int) -> Iterator[str]:
+def lines(url: str, most: int, secret: Mapping[str, str] | None = None) -> Iterator[str]:
     """The lines of an answer, as they come. Raises SourceError, also where the answer ends before
-    its end.
+    its end. `secret` are headers that no redirection takes elsewhere.
     """
     request = urllib.request.Request(url, headers={"User-Agent": "gpus"})  # noqa: S310 - named by us or by the user
+    for name, value in (secret or {}).items():
+        request.add_unredirected_header(name, value)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
             wanted, found = answer.headers.get("Content-Length"), 0
-            while line := answer.readline(_PAGE_BYTES):
+            while line := answer.readline(PAGE_BYTES):
                 found += len(line)
                 if found > most:
                     raise SourceError(f"{url}: more than {most >> 20:,} MiB")
@@ -227,7 +237,7 @@ def _lines(url: str, most: int) -> Iterator[str]:
             if wanted is not None and int(wanted) != found:
                 raise SourceError(f"{url}: cut off after {found:,} of {int(wanted):,} bytes")
     except urllib.error.HTTPError as error:
-        raise SourceError(f"{url}: it answered {error.code}") from None
+        raise SourceError(f"{url}: it answered {error.code}", error.code) from None
     except (OSError, HTTPException, ValueError) as error:
         why = printable(str(getattr(error, "reason", error)))
         raise SourceError(f"{url}: no answer that can be read ({why})") from None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from providers.catalog.refreshed import Key, Priced
     from providers.catalog.table import OfferTable
+    from providers.model.offer import Offer
 
 FAR = 0.5
 """A price that moves by more than this part of itself has to be accepted."""
@@ -56,6 +57,19 @@ class Found(NamedTuple):
     kept: bool
 
 
+def _said(
+    provider: str, address: str, region: str, today: str, offers: Sequence[Offer]
+) -> price_sources.Said:
+    """What a provider's source says of these offers now. Raises SourceError."""
+    if provider == price_sources.AWS:
+        return price_sources.aws(address, region, offers)
+    if provider == price_sources.GCP:
+        from providers.catalog import google_prices
+
+        return google_prices.google(address, today, offers)
+    return price_sources.modal(address, today, offers)
+
+
 def refresh(
     table: OfferTable,
     provider: str,
@@ -74,7 +88,7 @@ def refresh(
     ]
     known = {price_sources.key_of(offer): offer.node_micro_usd for offer in offers}
     where = (address or price_sources.ADDRESSES[provider]).rstrip("/")
-    said = price_sources.ask(provider, where, region, today, offers)
+    said = _said(provider, where, region, today, offers)
     before = [key for key, micro in known.items() if micro is not None]
     missing = sum(key not in said.prices for key in before)
     if not said.prices or missing > (1 - LEAST) * len(before):

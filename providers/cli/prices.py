@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,9 @@ def _refresh(name: str, options: argparse.Namespace, answers: list[dict[str, Any
     from providers.catalog.offers import load
     from providers.catalog.price_sources import BY_REGION, WHY_NOT, SourceError
 
-    why_not = WHY_NOT.get(name) or (BY_REGION.get(name) if not options.region else None)
+    why_not = (
+        WHY_NOT.get(name) or _no_key(name) or (BY_REGION.get(name) if not options.region else None)
+    )
     if why_not:
         answers.append({"provider": name, "region": None, "problem": why_not})
         return complain(f"{name}: not refreshed: {why_not}", NOTHING if options.provider else OK)
@@ -93,6 +96,16 @@ def _refresh(name: str, options: argparse.Namespace, answers: list[dict[str, Any
                 NOTHING,
             )
     return worst
+
+
+def _no_key(name: str) -> str:
+    """What to do for a source that is read with a key, where none is set; empty for others."""
+    from providers.catalog.google_prices import KEY
+    from providers.catalog.price_sources import NEEDS_KEY
+
+    if name not in NEEDS_KEY or os.environ.get(KEY, "").strip():
+        return ""
+    return NEEDS_KEY[name].format(key=KEY)
 
 
 def _lines(what: str, found: Found) -> Iterable[str]:

@@ -243,7 +243,7 @@ def test_a_broken_file_is_a_warning_and_the_bundled_prices(capsys, text) -> None
 def test_what_has_no_list_says_why(capsys) -> None:
     """A provider that is named fails; one that is not is a line."""
     code, out, err = run(capsys, "prices", "refresh", "gcp")
-    assert (code, out) == (1, "") and "gcp: not refreshed: Google publishes prices of parts" in err
+    assert (code, out) == (1, "") and "set GPUS_GOOGLE_API_KEY to one, and say gpus prices" in err
     code, out, err = run(capsys, "prices", "refresh", "aws")
     assert (code, out) == (1, "") and "gpus prices refresh aws --region us-east-1" in err
     for words, said in (
