@@ -68,12 +68,13 @@ def python(folder: Path) -> str:
         return given
     base = getattr(sys, "_base_executable", sys.executable)
     made = folder / "environment"
-    subprocess.run([base, "-m", "venv", str(made)], check=True, capture_output=True)
     theirs = str(made / "bin" / "python")
     quiet = ["--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [theirs, "-m", "pip", "install", *quiet, *PACKAGES], check=True, capture_output=True
-    )
+    for command in (
+        [base, "-m", "venv", str(made)],
+        [theirs, "-m", "pip", "install", *quiet, *PACKAGES],
+    ):
+        subprocess.run(command, check=True, capture_output=True, text=True)
     return theirs
 
 
