@@ -16,7 +16,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from providers.plugin import properties
-from providers.plugin.servicer import CHECK, CLUSTER, OWNERSHIP, PLAN, Servicer
+from providers.plugin.servicer import CHECK, CLUSTER, OWNERSHIP, Servicer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,19 +175,6 @@ class Engine:
                         **spec,
                     }
                     await self._registered(plugin, name, inputs, replace=replace)
-                    plan = {
-                        "world": "rehearsal",
-                        "settings": self.settings,
-                        "cluster": name,
-                        "urn": urn(name),
-                        **spec,
-                    }
-                    await self._sent(
-                        plugin,
-                        "Invoke",
-                        PLAN,
-                        provider_pb2.InvokeRequest(tok=PLAN, args=properties.encode(plan)),
-                    )
                 except Failed as error:
                     # A failing cluster does not stop its siblings.
                     failures.append(str(error))

@@ -136,7 +136,7 @@ def record() -> None:
         note("replace-taint", project.up)
         project.rehearse("advance", "31h")
         note("ended", project.up)
-        declare(gpu="L4:2", triggers="{rerun: 1}")
+        declare(gpu="L4:2", triggers={"rerun": 1})
         note("run-again", project.up)
         declare(gpu="L4:2", spot="only")
         note("to-spot", project.up)
