@@ -45,7 +45,10 @@ def test_a_launch_asks_a_machine_as_often_as_it_has_to(nodes, tmp_path, monkeypa
     record = asyncio.run(operations.create(world, spec, "g1"))
     world.close()
     assert record.status == "running"
-    wanted = {"facts": 1, "take": 1, **({"look": 4} if nodes == 1 else {"start": 1, "look": 3})}
+    wanted = {"facts": 1, "take": 1, **({"start": 1} if nodes > 1 else {})}
     for handle in record.handles:
         box = handle.native_id.partition("/")[0]
-        assert Counter(verb for name, verb in asked if name == box) == wanted, asked
+        verbs = Counter(verb for name, verb in asked if name == box)
+        # Two of them are one call where they meet, which a busy machine may prevent.
+        assert verbs.pop("look") <= (3 if nodes > 1 else 4), asked
+        assert verbs == wanted, asked

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from providers.adapters.base import ConsoleLog, KeylessMarket, OffersByAsk, Remarks
-from providers.adapters.ssh import agent, offers, transport
+from providers.adapters.ssh import agent, offers, reading, transport
 from providers.adapters.ssh.errors import PROVIDER, error
 from providers.adapters.ssh.taking import Choice, all_or_none, at_once, secrets
 from providers.errors import (
@@ -99,8 +99,18 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
     def _ask(self, machine: Machine, program: Program, *, token: str = "") -> Facts:
         """What a call on one machine answers; with a token it is one that takes cards."""
-        found = transport.call(self._read(), machine, program, creating=bool(token), token=token)
-        return agent.read(found)
+        known = self._read()
+
+        def call() -> Facts:
+            found = transport.call(known, machine, program, creating=bool(token), token=token)
+            return agent.read(found)
+
+        if program.verb in agent.READS:
+            return reading.shared(machine, program.text, call)
+        try:
+            return call()
+        finally:
+            reading.written(machine)
 
     def _looks(
         self, machines: Sequence[Machine], program: Program
@@ -348,7 +358,11 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         machine, token = self._of(handle)
         if machine.retired:
             return Node(handle, token, GONE, detail=f"{machine.name} is retired")
-        return self._said(handle, self._ask(machine, agent.program("look", token)))
+        # As `find` asks it, and other clusters do; of a lease that is no more it tells nothing.
+        facts = self._ask(machine, agent.program("look"))
+        if facts.lease(token) is None:
+            facts = self._ask(machine, agent.program("look", token))
+        return self._said(handle, facts)
 
     def _begun(self, ttl_s: int, handle: Handle, facts: Facts | None) -> Node:
         """A lease's node, begun where it is only held; asked where it has not told just now."""

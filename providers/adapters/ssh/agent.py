@@ -24,6 +24,10 @@ GRACE_S = 30
 """How long what runs has to end by itself before it is made to."""
 
 
+READS = ("facts", "look")
+"""The verbs that change nothing there but what is over anyway."""
+
+
 class Program(NamedTuple):
     """What is sent: the text of agent.sh, and the verb that it does."""
 
