@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.model.ask import FLEX_START, ON_DEMAND, RESERVATION, SPOT
+from providers.model.ask import BLOCK, FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.money import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask, Choice
     from providers.model.offer import Candidate, Offer
 
-PRIOR = {ON_DEMAND: 0.7, SPOT: 0.5, FLEX_START: 0.5, RESERVATION: 0.95}
+PRIOR = {ON_DEMAND: 0.7, SPOT: 0.5, FLEX_START: 0.5, RESERVATION: 0.95, BLOCK: 0.95}
 """The chance that a place has room, where nothing is known. Assumed, not measured."""
+_OTHER_PRIOR = 0.5
+"""The same of a kind of capacity that only its provider knows."""
 PRIOR_TRIES = 2.0
 """How many tries an assumption counts as: after as many real ones, both weigh the same."""
 PLACE_HALF_LIFE_S = 6 * 3_600.0
@@ -86,7 +88,7 @@ class Tried:
         provider, and that by the tries at the place itself.
         """
         kind, here = self._kinds.get(_kind(place), _NONE), self._places.get(_place(place), _NONE)
-        known = _corrected(PRIOR[place.capacity], kind)
+        known = _corrected(PRIOR.get(place.capacity, _OTHER_PRIOR), kind)
         return Chance(_corrected(known, here), here[0])
 
     def seconds(self, place: Offer, outcome: str, choice: Choice) -> float:

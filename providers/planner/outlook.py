@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.catalog import spot_losses
 from providers.model import duration
-from providers.model.ask import BY_CHOICE, EXPECTED, PRICE, SPOT
+from providers.model.ask import BLOCK, BY_CHOICE, EXPECTED, PRICE, SPOT
 from providers.model.money import per_hour, usd
 from providers.planner import expected
 
@@ -30,6 +30,8 @@ def row(plan: Plan, width: int) -> str:
     found = plan.expected
     if found is None or (len(plan.candidates) == 1 and not measured(plan, found)):
         return ""
+    if _by_calendar(found):
+        return ""
     head = f"about {per_hour(round(found.micro_usd))}, ready in {_time(found.seconds)}"
     sure = "" if found.chance >= _SURE else f" if there is room ({found.chance:.0%})"
     basis = ", measured" if measured(plan, found) else ", assumed"
@@ -40,6 +42,11 @@ def row(plan: Plan, width: int) -> str:
     told = f"{head}{sure}{basis}"
     texts = (f"{told}{more}", f"{head}{basis}{more}", f"{head}{more}", told)
     return next((text for text in texts if len(text) <= width), texts[-1])
+
+
+def _by_calendar(found: Expected) -> bool:
+    """Whether one of the first places begins at a time of its own, so that the wait is unknown."""
+    return any(step.candidate.capacity == BLOCK for step in found.steps)
 
 
 def measured(plan: Plan, found: Expected) -> bool:
@@ -57,6 +64,9 @@ def lines(plan: Plan) -> Iterator[str]:
     found = plan.expected
     if found is None:
         return
+    if _by_calendar(found):
+        yield "unknown: a capacity block begins at its own time"
+        return
     places = len(plan.candidates)
     of = f"one of {places:,} places has" if places > 1 else "the place has"
     yield f"about {_figures(found)}, if {of} room ({found.chance:.1%})"
@@ -71,10 +81,12 @@ def lines(plan: Plan) -> Iterator[str]:
 
 
 def as_json(plan: Plan) -> dict[str, Any] | None:
-    """The same as plain data; None where nothing is acceptable."""
+    """The same as plain data; None where nothing is acceptable, or where it is unknown."""
     found = plan.expected
     best = plan.best
     if found is None or best is None:
+        return None
+    if _by_calendar(found):
         return None
     known = _losses(best)
     return {

@@ -7,7 +7,7 @@ import pytest
 import providers
 from providers.catalog import spot_losses
 from providers.catalog.table import table
-from providers.model.ask import EXPECTED, ON_DEMAND, PRICE, SPOT, Ask, Capacity, Choice
+from providers.model.ask import BLOCK, EXPECTED, ON_DEMAND, PRICE, SPOT, Ask, Capacity, Choice
 from providers.planner import brief, expected, render
 from providers.planner.expected import ACQUIRED, PRIOR, REFUSED, REFUSED_S, RUNS_S, Tried, Try
 from providers.planner.plan import make
@@ -143,6 +143,19 @@ def test_how_often_spot_is_taken_back_is_told_with_its_source_or_as_unknown() ->
         providers.plan("H100:8", spot="only", providers=["aws"], regions=["ap-northeast-1"]), 200
     )
     assert "of such spot machines were taken back within a month (EC2's Spot Advisor" in text
+
+
+def test_a_place_that_begins_at_its_own_time_has_no_expectation() -> None:
+    """A capacity block may begin in a week: unknown, never four minutes."""
+    able = {"gcp": ABLE["gcp"]._replace(capacities=frozenset({BLOCK}))}
+    choice = Choice("H100", 8, capacity=(Capacity(BLOCK),))
+    blocks = [offer(zone=zone, capacity=BLOCK, usd=9) for zone in ("us-east1-b", "us-east1-c")]
+    made = make(Ask((choice,)), table(blocks), able)
+    assert len(made.candidates) == 2 and "expected" not in brief.as_text(made, 80)
+    assert "unknown: a capacity block begins at its own time" in render.as_text(made)
+    assert render.as_json(made)["summary"]["expected"] is None
+    other = Tried().chance(offer(capacity="of-a-provider-s-own"))
+    assert 0 < other.chance < 1
 
 
 def test_the_hours_that_count_are_those_of_the_use() -> None:
