@@ -27,7 +27,7 @@ from providers.cli.rehearse_words import (
 from providers.engine.journal.journal import Journal
 from providers.errors import GpusError
 from providers.home import JOURNAL_FILE, home, remedy
-from providers.model.ask import CAPACITIES
+from providers.model.ask import BLOCK, CAPACITIES
 from providers.model.duration import text as duration_text
 from providers.model.worlds import REHEARSAL
 from providers.rehearsal.nodes import converge, mode
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from providers.rehearsal.store import Store
+
+KINDS = (*CAPACITIES, BLOCK)
+"""The kinds of capacity that a place can have some of."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -112,7 +115,7 @@ def parser() -> Parser:
         provider=", ".join(clouds()),
         place="a zone, a region, or '*'",
         what="a machine type, a GPU, or '*'",
-        capacity=f"{', '.join(CAPACITIES)}, or '*'",
+        capacity=f"{', '.join(KINDS)}, or '*'",
         count="how many exist, those that run included; or unlimited",
     )
     command(
@@ -199,7 +202,7 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
         gpu = known(
             "what", options.what, cloud.gpus() | cloud.machine_types(), "a machine type or GPU"
         )
-    capacity = known("capacity", options.capacity, CAPACITIES, f"one of {', '.join(CAPACITIES)}")
+    capacity = known("capacity", options.capacity, KINDS, f"one of {', '.join(KINDS)}")
     count = None if options.count == "unlimited" else whole("count", options.count)
     # A queued request is served by what was there until now, before that changes.
     cloud.running(store)

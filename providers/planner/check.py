@@ -80,6 +80,11 @@ def problems(
             )
         elif all(refused.values()):
             found.extend(problem for problem in refused[index] if problem not in found)
+    if ask.block is None and ask.block_choices:
+        todo = "declare block: {lasts: 1d, max_price: 900} in a stack"
+        found.append(
+            Problem("capacity", "a block's own terms, its price cap among them", "none", todo)
+        )
     if unreached := _reach(ask, capabilities):
         found.append(unreached)
     for index, override in enumerate(ask.price_overrides):

@@ -164,7 +164,9 @@ class Expected(NamedTuple):
 SHOWN = 6
 
 
-def walk(candidates: Iterable[Candidate], ask: Ask, tried: Tried) -> Expected | None:
+def walk(
+    candidates: Iterable[Candidate], ask: Ask, tried: Tried, now: float = 0.0
+) -> Expected | None:
     """The expectation of a walk in this order; None for one without places. O(n)."""
     reached, waited, cost, time, tries = 1.0, 0.0, 0.0, 0.0, 0.0
     steps: list[Step] = []
@@ -175,7 +177,7 @@ def walk(candidates: Iterable[Candidate], ask: Ask, tried: Tried) -> Expected | 
             reached,
             tried.chance(offer),
             tried.seconds(offer, REFUSED, choice),
-            tried.seconds(offer, ACQUIRED, choice),
+            tried.seconds(offer, ACQUIRED, choice) + begins_in(offer, now),
         )
         if len(steps) < SHOWN:
             steps.append(step)
@@ -191,6 +193,11 @@ def walk(candidates: Iterable[Candidate], ask: Ask, tried: Tried) -> Expected | 
         return None
     some = 1 - reached
     return Expected(cost / some, time / some, some, tries, tuple(steps))
+
+
+def begins_in(offer: Offer, now: float) -> float:
+    """The seconds until the window of an offer begins; 0 for what is sold now."""
+    return max(0.0, offer.term.begins_at - now) if offer.term is not None and now else 0.0
 
 
 def hours(choice: Choice, kind: str, job_hours: float | None = None) -> float:

@@ -88,7 +88,9 @@ class Plan:
         """What it will probably cost, and how long it will probably take; None where nothing is
         acceptable.
         """
-        return expected.walk(self.candidates, self.ask, self.terms.tried or expected.Tried())
+        return expected.walk(
+            self.candidates, self.ask, self.terms.tried or expected.Tried(), self.terms.now
+        )
 
     def ranked(self, order: str) -> Plan:
         """The same places in the order of another `rank`."""

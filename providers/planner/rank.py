@@ -104,12 +104,15 @@ def _expected(
 
     def worth(item: Accepted, offer: Offer) -> float:
         choice = ask.entries[item.entry]
+        hours = used[item.entry, offer.gpu_type, offer.gpu_count]
+        if offer.term is not None and item.micro_usd:
+            hours = offer.term.upfront_micro_usd / item.micro_usd  # all of it is paid
         return expected.worth(
             item.micro_usd,
-            used[item.entry, offer.gpu_type, offer.gpu_count],
+            hours,
             tried.chance(offer).chance,
             tried.seconds(offer, expected.REFUSED, choice),
-            tried.seconds(offer, expected.ACQUIRED, choice),
+            tried.seconds(offer, expected.ACQUIRED, choice) + expected.begins_in(offer, terms.now),
             hour,
         )
 

@@ -206,12 +206,13 @@ class Gcp(ConsoleLog, OwnAccount, HasVolumes):
             return order, False
         from providers.adapters.gcp.reservations import look
 
-        zone, bound = look(self.client, first)
+        zone, bound, name = look(self.client, first)
         placed = (
             first
             if first.zone or not zone
             else first._replace(offer=first.offer._replace(zone=zone))
         )
+        placed = placed._replace(reservation=name)
         return order._replace(candidates=(placed, *order.candidates[1:])), bound
 
     def _scope(self, order: Order) -> str:

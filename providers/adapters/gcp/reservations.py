@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.gcp import machines
 from providers.adapters.gcp.errors import PROVIDER, Context
-from providers.errors import CloudError, RateLimited, Transient, Unsupported
+from providers.errors import CloudError, NoCapacity, RateLimited, Transient, Unsupported
 from providers.model import foreign
 from providers.model.ask import RESERVATION
 from providers.model.place import Scope
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 class Reserved(NamedTuple):
     """`zone` is empty where it could not be learnt.
-    `bound`: machines that use it are bound to it.
+    `bound`: machines that use it are bound to it. `name` is what machines name it by.
     """
 
     zone: str
     bound: bool
+    name: str
 
 
 def parse(text: str, project: str) -> tuple[str, str]:
@@ -47,6 +48,9 @@ def parse(text: str, project: str) -> tuple[str, str]:
 
 def look(client: Client, candidate: Candidate) -> Reserved:
     """The candidate's reservation, in its zone, or anywhere in its region where it names no zone.
+
+    The name may be a future reservation's, in calendar mode or not: once it has delivered, what it
+    delivered is used. Raises NoCapacity before that.
 
     One list of reservations, and one of future ones for families that can be bound. Another
     project's may be closed to the caller: then its zone is the candidate's, and only what the
@@ -69,7 +73,8 @@ def look(client: Client, candidate: Candidate) -> Reserved:
     except (RateLimited, Transient):
         raise
     except CloudError:
-        return Reserved(candidate.zone, always)
+        return Reserved(candidate.zone, always, candidate.reservation)
+    found = found or _of_future(client, project, name, candidate, context)
     zones = [_zone(body) for body in found]
     here = [
         body
@@ -110,7 +115,43 @@ def look(client: Client, candidate: Candidate) -> Reserved:
         family.bound
         and (body.get("deploymentType") == "DENSE" or _delivered(client, project, body, context))
     )
-    return Reserved(_zone(body), bound)
+    shared = candidate.reservation.removesuffix(name)
+    return Reserved(_zone(body), bound, f"{shared}{body.get('name', name)}")
+
+
+def _of_future(
+    client: Client, project: str, name: str, candidate: Candidate, context: Context
+) -> list[dict[str, Any]]:
+    """What the future reservation of this name delivered; nothing where there is none."""
+    try:
+        futures = [
+            each
+            for each in _all(client, "futureReservations", project, f'name="{name}"', context)
+            if each.get("name") == name
+        ]
+    except (RateLimited, Transient):
+        raise
+    except CloudError:
+        return []
+    links: set[str] = set()
+    for future in futures:
+        status = future.get("status") or {}
+        made = status.get("autoCreatedReservations") or ()
+        links.update(map(_path, made))
+        if not made and len(futures) == 1:
+            begins = (future.get("timeWindow") or {}).get("startTime", "")
+            raise NoCapacity(
+                f"{context.what}: the future reservation is {status.get('procurementStatus', '')}"
+                f" and has delivered nothing yet{f'; it begins {begins}' if begins else ''}",
+                provider=PROVIDER,
+                code="NOT_DELIVERED",
+                block_s=0.0,
+                scopes=[Scope(PROVIDER, candidate.region, candidate.zone, capacity=RESERVATION)],
+            )
+    if not links:
+        return []
+    every = _all(client, "reservations", project, "", context)
+    return [body for body in every if _path(str(body.get("selfLink", ""))) in links]
 
 
 def _roomiest(here: list[dict[str, Any]], candidate: Candidate) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from providers.errors import HalfMade, NoCapacity
 from providers.model.machine import Label
 from providers.model.place import Scope
 from providers.rehearsal.clouds import gcp as standin
+from providers.rehearsal.clouds.gcp.wire import timestamp
 from tests.unit.gcp.rig import A, B, C, candidate, order
 
 
@@ -153,6 +154,34 @@ def test_of_reservations_of_one_name_the_one_with_room_is_used(rig) -> None:
     rig.launched(candidate(B, capacity="reservation", reservation="mine"))
     anywhere = candidate("", region="us-central1", capacity="reservation", reservation="mine")
     assert rig.launched(anywhere, generation="gen2").placed.zone == C
+
+
+def test_a_future_reservation_is_used_once_it_has_delivered(rig) -> None:
+    """In calendar mode or not, by its own name: before its beginning it is no capacity, and says
+    when it begins; then what it delivered is used.
+    """
+    begins = rig.moment + 3_600
+    body = {
+        "name": "spring",
+        "reservationMode": "CALENDAR",
+        "specificSkuProperties": {
+            "totalCount": "1",
+            "instanceProperties": {"machineType": "a3-highgpu-8g"},
+        },
+        "timeWindow": {"startTime": timestamp(begins), "endTime": timestamp(begins + 86_400)},
+    }
+    rig.gcp.client.call(
+        lambda s: s.futureReservations().insert(project="rehearsal", zone=A, body=body),
+        rig.gcp.context(order()),
+    )
+    rig.moment += 10
+    asked = candidate(A, capacity="reservation", reservation="spring")
+    with pytest.raises(NoCapacity, match="is APPROVED and has delivered nothing yet; it begins"):
+        rig.gcp.submit(order(asked))
+    rig.moment = begins + 10
+    ticket = rig.launched(asked)
+    assert (ticket.placed.zone, ticket.placed.reservation) == (A, "spring")
+    assert rig.gcp.observe(ticket.handles)[0].capacity == "reservation"
 
 
 def test_flex_start_is_queued_until_there_is_room(rig) -> None:
