@@ -57,6 +57,8 @@ ONCE = frozenset({"EnvironmentGetOrCreate", "AppHeartbeat"})
 they come.
 """
 NAME = "train"
+ROOM_AGAIN, HOUR_S = "room again", 3_600.0
+"""Happens between: what was sold out has room, and a search asks again within the hour."""
 
 
 class Cloud(NamedTuple):
@@ -160,6 +162,11 @@ def _pair_of_nodes(cloud: Cloud) -> Mapping[str, Any]:
     return {**cloud.base, "nodes": 2}
 
 
+def _waits(cloud: Cloud) -> Mapping[str, Any]:
+    """What nobody has before the step, and waits for it."""
+    return {**cloud.base, "gpu": cloud.sold_out["gpu"], "acquire": {"within": "48h"}}
+
+
 STEPS = {
     "up": Step(None, _base),
     "up-sold-out": Step(None, lambda cloud: cloud.sold_out, between="sold out"),
@@ -190,6 +197,7 @@ STEPS = {
     "destroy": Step(_base, None),
     "destroy-nodes": Step(_pair_of_nodes, None, ("gcp", "aws"), nodes=2),
     "destroy-service": Step(lambda cloud: SERVICE, None, ("modal",)),
+    "up-waiting": Step(_waits, _waits, ("gcp", "aws"), between=ROOM_AGAIN),
 }
 
 
@@ -341,6 +349,7 @@ class _Experiment:
         if any(one.kind == "engine-gone" for one in self.hits):
             self.released(went)
         for _ in range(RECOVERIES):
+            self.passes()
             if not (went := await self.command(wanted)) and not any(
                 kept.reasons for kept in self.engine.state.values()
             ):
@@ -381,12 +390,20 @@ class _Experiment:
         else:
             self.words.clear()
 
+    def passes(self) -> None:
+        """Lets a search ask again."""
+        if self.plan.between == ROOM_AGAIN:
+            self.store.advance(HOUR_S)
+
     async def step(self) -> str:
         """Runs the step with its faults. Returns how it failed, if it did."""
-        if self.plan.between == "sold out":
+        if self.plan.between in ("sold out", ROOM_AGAIN):
             self.store.set_stock(self.point.cloud, "", "", "", 0, self.cloud.sold_out_gpu)
         if self.plan.before is not None and (went := await self.command(self.plan.before)):
             raise AssertionError(f"nothing was broken yet, and it failed: {went}")
+        if self.plan.between == ROOM_AGAIN:
+            self.store.set_stock(self.point.cloud, "", "", "", None, self.cloud.sold_out_gpu)
+            self.passes()
         if self.plan.between in ("preempted", "one preempted"):
             self.preempt(1 if self.plan.between == "one preempted" else self.plan.nodes)
         loop = asyncio.get_running_loop()

@@ -170,11 +170,13 @@ async def replace(case: UpdateCase) -> ClusterRecord:
 async def look_again(case: UpdateCase) -> ClusterRecord:
     """Asks the places that may have room by now, and acquires the first that has."""
     from providers.engine.launch.search import look_again as again
+    from providers.engine.reconcile.relocate import unless_abandoned
 
     _refuse_stop(case)
     if (stuck := await _release_leftovers(case)) is not None:
         return stuck
-    return await again(case.world, case.after, case.spec, case.stop)
+    after = await again(case.world, case.after, case.spec, case.stop)
+    return await unless_abandoned(case.world, after, case.stop)
 
 
 async def start_or_replace(case: UpdateCase) -> ClusterRecord:

@@ -57,8 +57,15 @@ async def place_anew(
         raise
     except GpusError as error:
         raise emptied(record, spec, record.generation, error) from error
+    return await unless_abandoned(world, placed, stop)
+
+
+async def unless_abandoned(world: World, placed: ClusterRecord, stop: StopSignal) -> ClusterRecord:
+    """What was bought; released again where nobody waits for it any more, so that no state will
+    name it.
+    """
     if stop.abandoned and (await release_all(world, placed, placed.handles)).clean:
-        _released(world, record)
+        _released(world, placed)
     return placed
 
 
