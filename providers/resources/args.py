@@ -5,7 +5,7 @@ Imported by type checkers only. A test compares the names and the choices with t
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from pulumi import Input
 
@@ -70,6 +70,14 @@ class TlsArgs(TypedDict, total=False):
 
     domain: Text
     certificate: TextMap
+
+
+class BlockArgs(TypedDict):
+    """A window in a cloud's calendar, paid for in full when it is bought."""
+
+    lasts: Duration
+    start_within: NotRequired[Duration]
+    max_price: Number
 
 
 class AcquireArgs(TypedDict):
@@ -180,6 +188,7 @@ class ClusterArgs(TypedDict, total=False):
     fallback: Sequence[Text | Fallback | FallbackArgs]
     spot: Input[Spot]
     capacity: Texts
+    block: BlockArgs
     providers: Texts
     regions: Texts
     marketplaces: Flag

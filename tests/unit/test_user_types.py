@@ -67,6 +67,7 @@ def choices(kind: object) -> set[str]:
         (args.FallbackArgs, spec_fields.Fallback, set()),
         (args.PricesArgs, spec_fields.Prices, set()),
         (args.TlsArgs, spec_fields.Tls, set()),
+        (args.BlockArgs, spec_fields.Block, set()),
         (args.OverrideArgs, spec_fields.Override, set()),
         (args.WorkloadArgs, workload_spec.Workload, set()),
         (args.TaskArgs, workload_spec.Task, set()),
