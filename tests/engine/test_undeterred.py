@@ -30,7 +30,7 @@ def full_disk(tmp_path):
     place = tmp_path / "small"
     place.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)],
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)],
         check=False,
         capture_output=True,
     ).returncode:

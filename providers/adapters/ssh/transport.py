@@ -212,7 +212,10 @@ def _chunk(source: int, limit: float) -> bytes:
     import select
     import time
 
-    ready, _, _ = select.select([source], [], [], max(0.0, limit - time.monotonic()))
+    # Not select(): it takes no descriptor above 1,023, and a process may have more open.
+    waiting = select.poll()
+    waiting.register(source, select.POLLIN)
+    ready = waiting.poll(max(0.0, limit - time.monotonic()) * 1_000)
     return os.read(source, 65_536) if ready else b""
 
 

@@ -51,10 +51,10 @@ def test_a_plan_and_a_cost_say_what_a_volume_costs_used_or_not(tmp_path, capsys)
         "    cache: {provider: modal}\n"
     )
     for command, before in (("plan", ""), ("cost", "kept: ")):
-        out = run(capsys, command, "-s", "kept")[1]
-        assert f"\n{before}volume disk: 200 GiB pd-balanced at gcp us-central1-a, $20.00/" in out
+        out = " ".join(run(capsys, command, "-s", "kept")[1].split())
+        assert f" {before}volume disk: 200 GiB pd-balanced at gcp us-central1-a, $20.00/" in out
         assert (
-            f"\n{before}volume cache: at modal, size unknown, $0.09 a GiB and month of what is stored"
+            f" {before}volume cache: at modal, size unknown, $0.09 a GiB and month of what is stored"
             in out
         )
 
