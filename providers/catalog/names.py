@@ -438,6 +438,12 @@ def meant(text: str) -> str:
     return ""
 
 
+def only_memory(text: str) -> int:
+    """The GiB of a text that says nothing but how much memory a GPU has, as `24GB`; else 0."""
+    found = re.fullmatch(r"(\d{1,4}) ?gi?b", text.strip().casefold())
+    return int(found[1]) if found else 0
+
+
 _FAMILIES = ("rtx", "gtx", "instinct")
 
 _COUNTED = (

@@ -154,13 +154,13 @@ def _unknown(
     if renamed is not None:
         here = f" (here it is {renamed.here})" if renamed.here else ""
         return f"a known property{here}", found, renamed.todo
+    if whole and word in Workload.model_fields:
+        todo = mistaken.moved(word, value, data)
+        return f"a known property (workload.{word} is one)", found, todo
     close = wording.near(word, list(model.model_fields))
     if not close and not whole and word in cluster.model_fields:
         here = f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"
         return here, found, ""
-    if not close and whole and word in Workload.model_fields:
-        todo = mistaken.moved(word, value, data)
-        return f"a known property (workload.{word} is one)", found, todo
     return f"a known property{close}", found, ""
 
 

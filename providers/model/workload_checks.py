@@ -44,6 +44,7 @@ def problems(workload: Workload, kind: str, gpu_count: int) -> list[Problem]:
             "services" if single else "command",
             "a command or a launcher, or services",
             "both" if single else None,
+            "write launcher: vllm, which serves the model" if workload.model and not single else "",
         )
     if single:
         faults.found.extend(_of_task("workload.", workload, kind, gpu_count))

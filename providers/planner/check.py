@@ -177,6 +177,9 @@ def unknown_gpu(path: str, text: str, count: int = 1) -> Problem:
         todo = f'write "{meant}:{count}"' if count > 1 else f'write "{meant}"'
         todo += f" ({names.meaning(meant)})" * bool(names.meaning(meant))
         return Problem(path, "a known GPU", repr(text), todo)
+    if memory := names.only_memory(text):
+        todo = f"write {{min_memory_gib: {memory}, count: {count}}} for any of that much memory"
+        return Problem(path, "a known GPU", repr(text), todo)
     todo = f"near: {', '.join(close)}" if close else "see `gpus hardware`"
     return Problem(path, "a known GPU", repr(text), todo)
 
