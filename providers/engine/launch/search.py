@@ -78,6 +78,7 @@ async def look_again(
         return await buy_or_wait(world, spec, record.generation, stop, search)
     except _PASSES as error:
         world.report("warning", f"{record.cluster}: {error}")
+        now = world.clock.now()
         tried = search._replace(tries=search.tries + 1, rounds=search.rounds + 1, tried_at=now)
         return _still(world, record, _planned(world, spec, tried, found, now))
 
@@ -127,7 +128,7 @@ async def _waits(
     tried = begun._replace(tries=begun.tries + len(attempts), rounds=begun.rounds + 1, tried_at=now)
     planned = _planned(world, spec, tried, found, now)
     places = 0 if found is None else found.places
-    of = f"all {places:,} places" if places > 1 else "the only place"
+    of = f"all {places:,} places" if places > 1 else "the only place" if places else "every place"
     world.report(
         "warning",
         f"{spec.cluster}: still looking: {of} that could serve it sold out or refused;"
