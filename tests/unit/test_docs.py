@@ -189,7 +189,7 @@ def test_every_option_shown_exists(capsys) -> None:
 
 def test_the_readme_shows_a_stack_file_that_exists() -> None:
     """It declares what the file does, word for word but for comments."""
-    (block,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    block = re.findall(r"```yaml\n(.*?)```", README.read_text(), flags=re.DOTALL)[0]
     assert yaml.safe_load(
         (ROOT / "stacks" / "Pulumi.train-h100x8.yaml").read_text()
     ) == yaml.safe_load(block)
