@@ -27,8 +27,8 @@ _WORK = 67
 """How much is said of what runs: one line of 80 columns."""
 _OTHERS = (2, 1)
 """How many other providers' best places are shown where there are too many lines."""
-_EXPECTED, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 5
-_RANKS = {"left alone": 3, "left out": 4, "suspect": 4, "spot": 6}
+_EXPECTED, _RUNS, _SMALLER, _NOTE = 1, 2, 3, 6
+_RANKS = {"spot": 0, "left alone": 4, "left out": 5, "suspect": 5}
 """What stands there only if there is room, the least number first; everything else always does."""
 
 

@@ -208,7 +208,8 @@ def _by_spot(plan: Plan, best: Candidate) -> str:
     least = _cheapest(plan, plan.ask._replace(entries=(entry,)))
     if least is None or (least.micro_usd or 0) >= (best.micro_usd or 0):
         return ""
-    return f"would be {per_hour(least.micro_usd)}: {least.provider} {least.placement.where}"
+    where = f"{least.provider} {least.placement.where}"
+    return f"would be {per_hour(least.micro_usd)} at {where}, with spot: prefer"
 
 
 def _other_counts(plan: Plan, best: Candidate) -> str:

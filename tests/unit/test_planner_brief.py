@@ -169,7 +169,7 @@ def test_spot_that_is_cheaper_is_told_where_it_is_not_asked_for() -> None:
         text = brief.as_text(make(Ask((Choice("H100", 8),), rank=PRICE), table(sold), able))
         return [line for line in text.splitlines() if line.startswith("spot ")]
 
-    assert spot("alpha", 4) == ["spot        would be $4.00/h: alpha z-9"]
+    assert spot("alpha", 4) == ["spot        would be $4.00/h at alpha z-9, with spot: prefer"]
     assert not spot("alpha", 13)
     assert not spot("beta", 4)
 
