@@ -48,14 +48,24 @@ class Charge(NamedTuple):
     launched_at: float
     ended_at: float = 0.0
     ends_at: float = 0.0
-    upfront: int = 0
+    upfront: int | None = 0
     """What was paid at once at `launched_at`, for all of it until `ends_at`: a block. Its machines
-    then cost nothing by the hour.
+    then cost nothing by the hour. None: it is not known how much.
     """
 
     @property
     def is_volume(self) -> bool:
         return self.cluster.startswith(VOLUME)
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is a payment of one moment, also one that failed."""
+        at_once = self.micro_usd == 0 and 0 < self.ended_at <= self.launched_at
+        return at_once or self.upfront != 0
+
+    @property
+    def is_untold(self) -> bool:
+        return self.micro_usd is None or self.upfront is None
 
     @property
     def key(self) -> str:
@@ -67,7 +77,7 @@ class Charge(NamedTuple):
         """
         ends = [moment for moment in (self.ended_at, self.ends_at) if moment]
         seconds = min([until, *ends]) - max(since, self.launched_at)
-        at_once = self.upfront if since <= self.launched_at < until else 0
+        at_once = self.upfront or 0 if since <= self.launched_at < until else 0
         return at_once + int((self.micro_usd or 0) * max(0.0, seconds) / _HOUR_S)
 
 
@@ -97,7 +107,7 @@ def read(raw: Mapping[str, Any] | None) -> Ledger:
             float(launched),
             float(ended),
             float(ends),
-            int(upfront[0]) if upfront else 0,
+            None if upfront == [None] else int(upfront[0] if upfront else 0),
         )
     return Ledger(
         {name: int(value) for name, value in (raw.get("months_micro_usd") or {}).items()},
@@ -114,7 +124,7 @@ def write(ledger: Ledger) -> dict[str, Any]:
             spell.micro_usd,
             int(spell.ended_at),
             int(spell.ends_at),
-            *([spell.upfront] if spell.upfront else []),
+            *([] if spell.upfront == 0 else [spell.upfront]),
         ]
         for key, spell in sorted(ledger.spells.items())
     }
@@ -204,9 +214,11 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
         old = spells.get(spell.key)
         if old is not None:
             ends = [moment for moment in (old.ended_at, spell.ended_at) if moment]
+            paid = [fee for fee in (old.upfront, spell.upfront) if fee is not None]
             spell = spell._replace(  # noqa: PLW2901 - the same spell, told by two
                 ended_at=min(ends, default=0.0),
                 micro_usd=old.micro_usd if spell.micro_usd is None else spell.micro_usd,
+                upfront=min(paid, default=None),  # a payment that failed is nothing for all
             )
         spells[spell.key] = spell
     ended = with_ends(spells.values(), now)
@@ -220,7 +232,7 @@ def with_ends(spells: Iterable[Charge], now: float) -> dict[str, Charge]:
     found = {spell.key: spell for spell in spells}
     by_cluster: dict[str, list[Charge]] = {}
     # A block is paid beside what runs, and ends nothing.
-    hourly = [spell for spell in found.values() if not spell.upfront]
+    hourly = [spell for spell in found.values() if not spell.is_block]
     # A volume that was made larger at once began twice within one second.
     for spell in sorted(hourly, key=lambda item: (item.launched_at, not item.ended_at)):
         by_cluster.setdefault(spell.cluster, []).append(spell)
@@ -246,9 +258,7 @@ def _folded(ledger: Ledger, now: float) -> Ledger:
     )
     late = [spell for spell in ended if spell.ended_at > begin]
     # What nobody has a price of is remembered one by one: it refuses purchases.
-    many = [spell for spell in late if spell.micro_usd is not None][
-        : max(0, len(late) - SPELLS_MAX)
-    ]
+    many = [spell for spell in late if not spell.is_untold][: max(0, len(late) - SPELLS_MAX)]
     for spell in (*(spell for spell in ended if spell.ended_at <= begin), *many):
         spent += spell.cost(begin, end)
         del spells[spell.key]
@@ -333,7 +343,7 @@ class Budget:
         untold = dict.fromkeys(
             (spell.cluster, spell.is_volume)
             for spell in spells
-            if spell.micro_usd is None and (not spell.ended_at or spell.ended_at > begin)
+            if spell.is_untold and (not spell.ended_at or spell.ended_at > begin)
         )
         return MonthTotals(
             spent,
@@ -357,7 +367,7 @@ class Budget:
         term = candidate.offer.term
         if term is None:
             return None
-        held = (spell for spell in self._ledger.spells.values() if spell.upfront)
+        held = (spell for spell in self._ledger.spells.values() if spell.upfront != 0)
         paid = any(spell.cluster == cluster and spell.ends_at > now for spell in held)
         return 0 if paid else term.upfront_micro_usd
 

@@ -118,7 +118,12 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
             own = [spell for spell in spells if spell.cluster == cluster]
             hours = _hours(own, begin, min(now, end))
             spent = sum(spell.cost(begin, min(now, end)) for spell in own)
-            if hours or spent:
+            untold = any(
+                (spell.upfront is None and begin <= spell.launched_at < end)
+                or (spell.micro_usd is None and _hours([spell], begin, min(now, end)) > 0)
+                for spell in own
+            )
+            if hours or spent or untold:
                 all_spells += own
                 clusters.append(
                     ClusterSpend(
@@ -128,10 +133,7 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
                         hours,
                         spent,
                         sum(spell.cost(max(now, begin), end) for spell in own),
-                        any(
-                            spell.micro_usd is None and _hours([spell], begin, min(now, end))
-                            for spell in own
-                        ),
+                        untold,
                     )
                 )
     volumes, charges = _volumes(world, stacks, stack, (begin, end))

@@ -39,6 +39,8 @@ COUNT = Bounds(0, 1_000_000)
 ID = Bounds(1, 2**53)
 """A record's number: the largest that JSON carries exactly."""
 PORT = Bounds(1, 65_535)
+MICRO_USD = Bounds(0, 1e15)
+"""What was paid for something."""
 MONEY = Bounds(0, 1e9)
 """Dollars, or coins of any worth, for an hour or a day."""
 SECONDS = Bounds(0, 1e10)

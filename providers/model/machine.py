@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.model import foreign
 from providers.model.placement import Placement
 
 if TYPE_CHECKING:
@@ -254,9 +255,11 @@ class Ticket(NamedTuple):
         return float(dict(self.native).get(BEGINS_AT, 0)) if self.state == QUEUED else 0.0
 
     @property
-    def upfront_micro_usd(self) -> int:
-        """What the order paid in full when it was placed; 0 for capacity by the hour."""
-        return int(dict(self.native).get(UPFRONT, 0))
+    def upfront_micro_usd(self) -> int | None:
+        """What the order paid in full when it was placed; 0 for capacity by the hour, and where the
+        payment failed. None: it is not known.
+        """
+        return foreign.whole(dict(self.native).get(UPFRONT, 0), foreign.MICRO_USD)
 
 
 class Attempt(NamedTuple):

@@ -12,7 +12,8 @@ from providers.engine import budget, operations
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed, GpusError
-from providers.model.machine import Setup
+from providers.model.machine import UPFRONT, Setup
+from providers.model.offer import Candidate
 from providers.model.spec import Cluster
 from providers.rehearsal.clouds.aws import blocks
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
@@ -75,6 +76,30 @@ class Cloud:
         try:
             charges = budget.of_journal(world, ("own1",))
             return sum(each.cost(0, world.clock.now() + 30 * 86_400) for each in charges)
+        finally:
+            world.close()
+
+    def budget(self, ledger: budget.Ledger) -> budget.Budget:
+        """What the journal and this ledger know, under a limit of $800."""
+        world = self.world()
+        try:
+            money = budget.Budget(800_000_000, ledger)
+            money.learn(budget.of_journal(world, ("own1",)), world.clock.now())
+            return money
+        finally:
+            world.close()
+
+    def block_of_journal(self, fee: str | None = None) -> Candidate:
+        """What the only order is for; with `fee`, this is written down as what it paid."""
+        world = self.world()
+        try:
+            (row,) = world.journal.orders(world.name, "own1")
+            if fee is not None:
+                native = {**dict(row.ticket.native), UPFRONT: fee}
+                ticket = row.ticket._replace(native=tuple(native.items()))
+                world.journal.note(ticket, world.clock.now())
+            block: Candidate = row.order.candidates[0]
+            return block
         finally:
             world.close()
 
@@ -142,3 +167,38 @@ def test_a_block_beyond_its_cap_or_the_budget_is_not_bought(cloud) -> None:
     assert cloud.paid() == [] and cloud.calls("PurchaseCapacityBlock") == 0
     record = cloud.up(limit=800.0)
     assert record.status == "queued" and cloud.paid() == [755.04]
+
+
+def rewritten(cloud, **changes) -> None:
+    with cloud.store.transaction() as db:
+        rows = Rows(cloud.store, db, cloud.store.now())
+        rows.write_thing({**rows.things("us-east-1", "reservation")[0], **changes})
+
+
+def test_a_block_whose_payment_failed_counts_nothing_and_covers_nothing(cloud) -> None:
+    """Also where a state counted it before: the next block is up against the limit again."""
+    record = cloud.up()
+    counted = cloud.budget(budget.Ledger())
+    block = cloud.block_of_journal()
+    now = cloud.store.now()
+    assert counted.sums(now + 1).spent == FEE and counted.block(block, now, "train") == 0
+    rewritten(cloud, State="payment-failed")
+    cloud.run(lambda world: operations.delete(world, record))
+    for ledger in (budget.Ledger(), budget.read(budget.write(counted.ledger))):
+        money = cloud.budget(ledger)
+        assert money.sums(now + 1).spent == 0 and money.block(block, now, "train") == FEE
+    assert cloud.spent() == 0
+
+
+@pytest.mark.parametrize("fee", ["", "about 700", "-1"])
+def test_a_fee_that_nobody_can_read_is_not_known(cloud, fee) -> None:
+    """It is not zero and no traceback: the sum is a least one, and the block still covers."""
+    cloud.up()
+    block = cloud.block_of_journal(fee)
+    money = cloud.budget(budget.Ledger())
+    again = budget.Budget(money.limit, budget.read(budget.write(money.ledger)))
+    now = cloud.store.now()
+    for each in (money, again):
+        assert each.sums(now + 1).unknown == ("train",) and "at least $0.00" in each.standing(now)
+        assert each.block(block, now, "train") == 0
+    assert cloud.spent() == 0

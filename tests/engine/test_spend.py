@@ -101,3 +101,11 @@ def test_a_block_counts_whole_on_the_day_it_was_paid() -> None:
     (cluster,) = found.clusters
     assert (cluster.spent, cluster.to_come, cluster.unknown) == (755 * USD, 0, False)
     assert found.days == (("2026-11-02", 755 * USD),)
+
+
+def test_a_block_at_a_price_that_is_not_known_makes_its_month_a_least_one() -> None:
+    """Before its machines run as well as after."""
+    paid = Prepaid("train", "token", "aws", BEGIN + DAY, BEGIN + 9 * DAY, None)
+    other = launch("other", BEGIN)
+    found = month(other, now=BEGIN + 2 * DAY, paid=(paid,))
+    assert found.unknown == ("train",)

@@ -35,11 +35,10 @@ from providers.model.machine import (
     Order,
     Ticket,
 )
-from providers.model.offer import Term
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from providers.adapters.aws.client import Client
     from providers.adapters.aws.surroundings import Surroundings
@@ -47,8 +46,11 @@ if TYPE_CHECKING:
     from providers.model.machine import Label
 
 Json = dict[str, Any]
-TO_COME = frozenset({"scheduled", "pending", "payment-pending", "assessing", "delayed"})
-"""States of a block whose machines cannot be launched yet (CapacityReservation.State)."""
+UNPAID = "payment-failed"
+OVER = frozenset({UNPAID, "expired", "cancelled", "failed", "unsupported"})
+"""States of a block that will never be used again (botocore 1.44.8, CapacityReservation.State). In
+any other, known or new, but "active", it is still to come.
+"""
 LOOKS_S = (0.0, 5.0, 15.0, 40.0)
 """Before "nothing was bought" is believed."""
 QUIET_S = 600.0
@@ -126,17 +128,20 @@ class BlockOrders:
         """
         order, known = ticket.order, dict(ticket.native)
         item = self._item(known.get("region", ""), known.get("block", ""))
-        inside = self._inside(order, item)
-        context = creation.context_of(inside)
         if not known.get("instances"):
-            if item.get("State") in TO_COME:
-                return ticket._replace(detail=self._booked(order, item).detail)
-            if item.get("State") != "active":
+            if not _stands(item):
+                if BEGINS_AT in known:  # to be written down before it is told
+                    return ticket._replace(native=_over(ticket.native, item), detail=_said(item))
                 raise NoCapacity(
-                    f"{context.what}: {_said(item)} is {item.get('State', '')}",
+                    f"{creation.context_of(order).what}: {_said(item)} is {item.get('State', '')}",
                     provider=PROVIDER,
                     code=STATE,
                 )
+            if item.get("State") != "active":
+                return ticket._replace(detail=_said(item))
+        inside = self._inside(order, item)
+        context = creation.context_of(inside)
+        if not known.get("instances"):
             made = lookup.made_for(self._ec2.client, order, context)
             ids = ",".join(str(instance["InstanceId"]) for instance in made)
             if not ids:
@@ -149,22 +154,24 @@ class BlockOrders:
         return after._replace(order=order, placed=placed)
 
     def resume(self, order: Order, made: Sequence[Mapping[str, Any]]) -> Ticket | None:
-        """The order's block, with the machines that were `made` in it. None: none was bought."""
+        """The order's block, over or not, with the machines that were `made` in it. None: none was
+        bought.
+        """
         for pause_s in self._looks_s if self._sent.get(order.token) != 0.0 else ():
             self._ec2.sleep(pause_s)
             found = self._listed(order.label)
             own = [item for item in found if read.tags(item).get(tagging.ORDER) == order.token]
-            for item in (*own, *found):
-                if _stands(item) and item.get("InstanceType") == order.candidates[0].machine_type:
-                    ticket = self._booked(order, item)
-                    if not made:
-                        return ticket
-                    ids = ",".join(str(instance["InstanceId"]) for instance in made)
-                    return ticket._replace(
-                        state="waiting", native=(*ticket.native, ("instances", ids))
-                    )
-            if own:
-                return None  # its payment failed, or it is over
+            usable = sorted(own, key=_stands, reverse=True) or [
+                item
+                for item in found
+                if _stands(item) and item.get("InstanceType") == order.candidates[0].machine_type
+            ]
+            if usable:
+                ticket = self._booked(order, usable[0])
+                if not made:
+                    return ticket
+                ids = ",".join(str(instance["InstanceId"]) for instance in made)
+                return ticket._replace(state="waiting", native=(*ticket.native, ("instances", ids)))
         sent = self._sent.get(order.token, 0.0)
         if sent and self._ec2.now() - sent < QUIET_S:
             raise OutcomeUnknown(
@@ -264,7 +271,7 @@ class BlockOrders:
         """
         first, nodes = order.candidates[0], len(order.node_names)
         fitting = [item for item in held if item.get("InstanceType") == first.machine_type]
-        roomy = [item for item in fitting if item.get("State") in TO_COME or free(item) >= nodes]
+        roomy = [item for item in fitting if item.get("State") != "active" or free(item) >= nodes]
         if roomy:
             return self._booked(order, roomy[0])
         item = (fitting or held)[0]
@@ -294,23 +301,22 @@ class BlockOrders:
             paid = item["CreateDate"].timestamp() if item.get("CreateDate") else self._ec2.now()
             ends = item["EndDate"].timestamp() if item.get("EndDate") else term.ends_at  # type: ignore[union-attr]
             known += [
-                (UPFRONT, found.get(tagging.BLOCK_FEE, "")),
+                (UPFRONT, str(term.upfront_micro_usd)),  # type: ignore[union-attr]
                 (PAID_AT, f"{paid:.0f}"),
                 (BLOCK_ENDS_AT, f"{ends:.0f}"),
             ]
-        return Ticket(order, QUEUED, tuple(known), detail=_said(item))
+        native = tuple(known) if _stands(item) else _over(known, item)
+        return Ticket(order, QUEUED, native, detail=_said(item))
 
     def _inside(self, order: Order, item: Mapping[str, Any]) -> Order:
         """The order as a launch into the block: in its zone, until its end."""
         first = order.candidates[0]
         ids = self._ec2.surroundings.zone_ids(first.region)
         zone = item.get("AvailabilityZoneId") or ids.get(str(item.get("AvailabilityZone")), "")
-        fee = foreign.whole(read.tags(item).get(tagging.BLOCK_FEE)) or 0
-        term = Term(
-            str(item["CapacityReservationId"]),
-            item["StartDate"].timestamp(),
-            item["EndDate"].timestamp() - blocks.MARGIN_S,
-            fee,
+        term = first.offer.term._replace(  # type: ignore[union-attr]
+            offering=str(item["CapacityReservationId"]),
+            begins_at=item["StartDate"].timestamp(),
+            ends_at=item["EndDate"].timestamp() - blocks.MARGIN_S,
         )
         offer = first.offer._replace(region=str(item["region"]), zone=str(zone), term=term)
         placed = first._replace(offer=offer, reservation=str(item["CapacityReservationId"]))
@@ -325,7 +331,20 @@ def for_block(order: Order) -> bool:
 
 def _stands(item: Mapping[str, Any]) -> bool:
     """Whether a block is to come or runs: one that is over, or whose payment failed, is nothing."""
-    return item.get("State") == "active" or item.get("State") in TO_COME
+    return item.get("State") not in OVER
+
+
+def _over(
+    native: Iterable[tuple[str, str]], item: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    """What a ticket says once its block is over: it has no window any more, and cost nothing where
+    the payment failed.
+    """
+    return tuple(
+        (key, "0" if key == UPFRONT and item.get("State") == UNPAID else value)
+        for key, value in native
+        if key not in (BEGINS_AT, BLOCK_ENDS_AT)
+    )
 
 
 def _said(item: Mapping[str, Any]) -> str:

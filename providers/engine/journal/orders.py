@@ -242,14 +242,16 @@ def find(
 
 
 class Prepaid(NamedTuple):
-    """What an order paid at once for a window, whatever became of its machines."""
+    """What an order paid at once for a window, whatever became of its machines: 0 where its payment
+    failed, None where it is not known.
+    """
 
     cluster: str
     token: str
     provider: str
     paid_at: float
     ends_at: float
-    micro_usd: int
+    micro_usd: int | None
 
 
 def prepaid(journal: Database, world: str, owner: str) -> tuple[Prepaid, ...]:
@@ -270,8 +272,9 @@ def prepaid(journal: Database, world: str, owner: str) -> tuple[Prepaid, ...]:
         )
         for (cluster,) in clusters
         for row in find(journal, world, owner, cluster, states=EVERY)
-        if row.ticket is not None and row.ticket.upfront_micro_usd
+        if row.ticket is not None
         for known in (dict(row.ticket.native),)
+        if UPFRONT in known
     )
 
 

@@ -21,7 +21,7 @@ from providers.errors import (
     RateLimited,
     Transient,
 )
-from providers.model.machine import GONE, Handle, Order, Ticket
+from providers.model.machine import GONE, QUEUED, Handle, Order, Ticket
 from providers.model.money import per_hour
 
 if TYPE_CHECKING:
@@ -222,8 +222,9 @@ async def abandon(
                 # A poll would start machines in the window that was paid for.
                 ticket = await world.call(adapter.name, adapter.resume, order)
                 ended = ticket is None or ticket.state == "done" or bool(ticket.begins_at)
-                if ticket is not None and ticket.begins_at:
+                if ticket is not None and ticket.state == QUEUED and order.candidates[0].offer.term:
                     world.journal.note(ticket, world.clock.now())
+                if ticket is not None and ticket.begins_at:
                     world.report("warning", f"{label.cluster}: {kept_paid(ticket.detail)}")
             else:
                 ticket = await world.call(adapter.name, adapter.poll, ticket)

@@ -15,7 +15,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.model.ask import BLOCK, Ask, BlockTerms, Capacity, Choice
-from providers.model.machine import QUEUED, Setup
+from providers.model.machine import BLOCK_ENDS_AT, QUEUED, Setup
 from providers.rehearsal.clouds.aws import blocks, places
 from tests.unit.aws.rig import REGION, A, candidate, order
 
@@ -43,6 +43,14 @@ def bookable(rig, terms=TERMS, nodes=1):
 def bought(rig) -> list[float]:
     with rig.rows() as rows:
         return [fee for _, fee in blocks.paid(rows)]
+
+
+def rewrite(rig, **changes):
+    """Changes the only reservation at its cloud."""
+    with rig.rows() as rows:
+        item = {**rows.things(REGION, "reservation")[0], **changes}
+        rows.write_thing(item)
+    return item
 
 
 def test_blocks_are_listed_with_window_and_whole_price(rig) -> None:
@@ -182,14 +190,49 @@ def test_a_launch_whose_answer_was_lost_is_found_again(rig) -> None:
 
 
 def test_a_block_whose_payment_failed_is_no_capacity(rig) -> None:
-    """Nothing was paid: the next place may be tried."""
+    """Nothing was paid, which its ticket says before the next place may be tried."""
     ticket = rig.ec2.submit(order(bookable(rig)))
-    with rig.rows() as rows:
-        item = rows.things(REGION, "reservation")[0]
-        rows.write_thing({**item, "State": "payment-failed"})
+    rewrite(rig, State="payment-failed")
+    told = rig.ec2.poll(ticket)
+    assert (told.upfront_micro_usd, told.begins_at) == (0, 0)
     with pytest.raises(NoCapacity, match="is payment-failed"):
-        rig.ec2.poll(ticket)
-    assert rig.ec2.resume(ticket.order) is None
+        rig.ec2.poll(told)
+    assert rig.adapter().resume(ticket.order) == told
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled", "expired", "unsupported"])
+def test_a_block_that_is_over_was_paid_all_the_same(rig, state) -> None:
+    """What it cost is counted on; its window is no more."""
+    ticket = rig.ec2.submit(order(bookable(rig)))
+    rewrite(rig, State=state)
+    told = rig.ec2.poll(ticket)
+    assert told.upfront_micro_usd == 755_040_000 and BLOCK_ENDS_AT not in dict(told.native)
+    with pytest.raises(NoCapacity, match=f"is {state}"):
+        rig.ec2.poll(told)
+
+
+@pytest.mark.parametrize("state", ["unavailable", "of-tomorrow", "assessing"])
+def test_a_block_in_a_state_that_nobody_knows_still_stands(rig, state) -> None:
+    """It is waited for, found again, and no second one is bought."""
+    ticket = rig.ec2.submit(order(bookable(rig)))
+    rewrite(rig, State=state)
+    assert rig.ec2.poll(ticket) == ticket
+    assert rig.adapter().resume(ticket.order) == ticket
+    again = rig.ec2.submit(order(bookable(rig), generation="gen2"))
+    assert dict(again.native)["block"] == dict(ticket.native)["block"]
+    assert bought(rig) == [755.04]
+
+
+def test_an_own_block_is_found_whatever_is_missing_in_its_list(rig) -> None:
+    """By the order's token alone. What it cost is what the order was placed for, whatever became of
+    its tag.
+    """
+    ticket = rig.ec2.submit(order(bookable(rig)))
+    tags = {**rewrite(rig)["tags"], tagging.BLOCK_FEE: "about 700"}
+    rewrite(rig, InstanceType="", tags=tags)
+    found = rig.adapter().resume(ticket.order)
+    assert dict(found.native) == dict(ticket.native)
+    assert found.upfront_micro_usd == 755_040_000
 
 
 def test_a_block_of_another_process_is_waited_for(rig) -> None:
