@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from providers.model.volume import Volume, VolumeSpec
 
 UNSEEN_S = 3_600.0
-"""A volume whose order was cut short, and that no list shows after this time, was never made."""
+"""A volume whose order was cut short, and that no list shows this long after it was last sent, was
+never made.
+"""
 
 
 def spell(
@@ -84,12 +86,13 @@ async def _settled(world: World, known: VolumeSpell) -> None:
                 now = world.clock.now()
                 await asyncio.to_thread(journal.gone_volume, world.name, known.handle, now)
             return
-        name = known.spec.name
-        there = await repeated(world, provider, lambda: store.find(owner=known.owner, name=name))
+        owner, spec, before = known.owner, known.spec, world.clock.now() - UNSEEN_S
+        found = await repeated(world, provider, lambda: store.find(owner=owner, name=spec.name))
+        there = [each for each in found if each.spec.place == spec.place]
         if there:
-            await count(world, known.owner, there[0], known.account)
-        elif world.clock.now() - known.began_at > UNSEEN_S:
-            await asyncio.to_thread(journal.unmade_volume, world.name, known.owner, name)
+            await count(world, owner, there[0], known.account)
+        else:
+            await asyncio.to_thread(journal.unmade_volume, world.name, owner, spec, before)
 
 
 def charges(spells: Iterable[VolumeSpell]) -> tuple[Charge, ...]:

@@ -63,10 +63,11 @@ async def create(
         account = await asyncio.to_thread(world.account, spec.provider)
         found = await _there(world, store, spec, owner, stack, former)
         if found is None:
-            found = await _made(world, store, await _intended(world, spec, owner, stack, title))
+            order, is_sent = await _intended(world, spec, owner, stack, title)
+            found = await _made(world, store, order, is_sent)
         # Counted before its order is forgotten: it is in the journal all the time.
         await volume_costs.count(world, owner, found, account)
-        await _settled(world, owner, spec.name)
+        await _settled(world, owner, spec)
         # An interrupted run may have asked for another size.
         return await _converged(world, store, found, spec, owner, account)
 
@@ -173,16 +174,14 @@ async def _there(
 
 async def _intended(
     world: World, spec: VolumeSpec, owner: str, stack: str, title: str
-) -> VolumeOrder:
-    """The order that is to be sent: that of an earlier run whose outcome is unknown, else a new
-    one, which is on the disk when this returns.
+) -> tuple[VolumeOrder, bool]:
+    """The order that is to be sent, and whether an earlier call may have made its volume: the one
+    whose outcome is unknown, else a new one. It is on the disk when this returns.
     """
     journal = world.journal
     known = await asyncio.to_thread(journal.intended_volume, world.name, owner, spec.name)
     if known is not None and (known.spec.provider, known.spec.place) == (spec.provider, spec.place):
-        costs = volume_costs.spell(world, owner, known.spec)
-        await asyncio.to_thread(journal.count_volume, world.name, costs)
-        return known
+        return known, await _repeated(world, known)
     if known is not None:
         raise GpusError(
             f"{spec.name}: wanted to know what became of an earlier order of it at {known.spec},"
@@ -192,26 +191,31 @@ async def _intended(
     order = VolumeOrder(spec, owner, stack, str(uuid.uuid4()), title)
     costs = volume_costs.spell(world, owner, spec)
     await asyncio.to_thread(journal.intend_volume, world.name, order, costs)
-    return order
+    return order, False
 
 
-async def _made(world: World, store: Volumes, order: VolumeOrder) -> Volume:
+async def _made(world: World, store: Volumes, order: VolumeOrder, is_sent: bool) -> Volume:
     """Sends the order: once more after a lost answer, since the cloud does one token's work once.
-    Raises the refusal, which makes nothing, or OutcomeUnknown.
+    Raises the refusal of the only call, which makes nothing, or what leaves it unknown: of a later
+    call, a refusal does not tell what an earlier one made.
     """
     spec = order.spec
     for last in (False, True):
         call = world.begin(store.create, order)
         try:
             return await world.wait_for(spec.provider, call, creates=True)
-        except (OutcomeUnknown, RateLimited, Transient) as error:
+        except CloudError as error:
+            refused = not isinstance(error, (OutcomeUnknown, RateLimited, Transient))
+            if refused and not is_sent:
+                await _settled(world, order.owner, spec)
+                raise
             # It may have been made, and not be in every list yet.
             found = await repeated(
                 world, spec.provider, lambda: store.find(owner=order.owner, name=spec.name)
             )
             if found:
                 return found[0]
-            if last:
+            if last or refused:
                 raise OutcomeUnknown(
                     f"{spec.name}: it is not known whether the volume was made: {error}; the next"
                     " `up` asks again with the same token, which makes no second one",
@@ -219,15 +223,23 @@ async def _made(world: World, store: Volumes, order: VolumeOrder) -> Volume:
                     provider=spec.provider,
                     code=error.code,
                 ) from error
+            is_sent = True
             await pause(world, POLL_S)
-        except CloudError:
-            await _settled(world, order.owner, spec.name)
-            raise
+            await _repeated(world, order)
     raise AssertionError("the last try either returns or raises")
 
 
-async def _settled(world: World, owner: str, name: str) -> None:
-    await asyncio.to_thread(world.journal.settled_volume, world.name, owner, name)
+async def _repeated(world: World, order: VolumeOrder) -> bool:
+    """Writes down that an order which no list shows is sent again. Returns whether an earlier call
+    of it may have made the volume.
+    """
+    costs = volume_costs.spell(world, order.owner, order.spec)
+    sent_at = await asyncio.to_thread(world.journal.repeat_volume, world.name, order, costs)
+    return costs.began_at - sent_at <= volume_costs.UNSEEN_S
+
+
+async def _settled(world: World, owner: str, spec: VolumeSpec) -> None:
+    await asyncio.to_thread(world.journal.settled_volume, world.name, owner, spec)
 
 
 async def _gone(world: World, handle: Handle) -> None:

@@ -14,7 +14,13 @@ from providers.engine.journal import database
 from providers.engine.journal.journal import Journal
 from providers.engine.journal.volumes import VolumeSpell
 from providers.engine.runtime.world import open_world
-from providers.errors import GpusError, QuotaExceeded, Transient
+from providers.errors import (
+    BadCredentials,
+    GpusError,
+    OutcomeUnknown,
+    QuotaExceeded,
+    Transient,
+)
 from providers.model.volume import VolumeOrder, VolumeSpec, stack_id
 from providers.rehearsal.store import open_store
 
@@ -107,6 +113,7 @@ def test_a_cut_short_order_that_made_nothing_is_forgotten_after_an_hour_and_a_re
         patch.setattr(Volumes, "create", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             home.create()
+    home.store.advance(60)
     (found,) = home.month().volumes
     assert "whether it was made is not known" in found.why_unused
     home.do(lambda world: volume_costs.settle(world, {OWNER}))
@@ -117,6 +124,54 @@ def test_a_cut_short_order_that_made_nothing_is_forgotten_after_an_hour_and_a_re
     home.store.add_fault("gcp", "disks.insert", "quota", metric="SSD_TOTAL_GB")
     with pytest.raises(QuotaExceeded):
         home.create()
+    assert home.spells() == ()
+
+
+class Answers:
+    """A cloud whose lists show nothing yet; each creating call ends in its turn's error."""
+
+    def __init__(self, monkeypatch, *errors) -> None:
+        self.errors = list(errors)
+        self.tokens: list[str] = []
+        monkeypatch.setattr(Volumes, "create", self._create)
+        monkeypatch.setattr(Volumes, "find", lambda *_, **__: [])
+
+    def _create(self, order):
+        self.tokens.append(order.token)
+        raise self.errors.pop(0)
+
+
+LOST, NO = OutcomeUnknown("lost", provider="gcp"), BadCredentials("no", provider="gcp")
+
+
+def test_only_the_refusal_of_the_only_call_is_certain(home, monkeypatch) -> None:
+    """After a lost answer the volume may be there: its order and its cost stay, in later runs
+    too.
+    """
+    cloud = Answers(monkeypatch, NO, LOST, NO, QuotaExceeded("full", provider="gcp"))
+    with pytest.raises(BadCredentials):
+        home.create()
+    assert home.spells() == ()
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown, match="not known whether the volume was made"):
+            home.create()
+        assert [each.ended_at for each in home.spells()] == [None]
+    assert len(cloud.tokens) == 4 and len(set(cloud.tokens[1:])) == 1
+
+
+def test_the_hour_of_an_order_counts_from_its_last_call(home, monkeypatch) -> None:
+    """Its cost counts from the first."""
+    Answers(monkeypatch, *[LOST] * 4)
+    with pytest.raises(OutcomeUnknown):
+        home.create()
+    (first,) = home.spells()
+    home.store.advance(3 * 3600)
+    with pytest.raises(OutcomeUnknown):
+        home.create()
+    home.do(volume_costs.settle)
+    assert home.spells() == (first,)
+    home.store.advance(2 * 3600)
+    home.do(volume_costs.settle)
     assert home.spells() == ()
 
 
@@ -201,6 +256,31 @@ def test_a_volume_older_than_what_was_folded_is_counted_when_it_is_first_known()
     known = volume_costs.charges([spell()])
     now = BEGIN + 10 * DAY
     assert Budget(USD, merged(folded, known, now)).sums(now).spent > 5 * USD
+
+
+def test_volumes_of_one_owner_and_name_cost_each_for_itself(tmp_path) -> None:
+    """At another provider, and at the same one; a spell ends for its own volume, or its order."""
+    journal, kept = Journal(tmp_path / "journal.db"), spell()._replace(is_kept=True)
+    ebs = VolumeSpec("data", "aws", "use1-az4", 200, "gp3", "us-east-1")
+    ordered = kept._replace(spec=ebs, native_id="", began_at=BEGIN + 1, is_kept=False)
+    made = ordered._replace(native_id="us-east-1/vol-1", began_at=BEGIN + 2)
+    journal.count_volume("live", kept)
+    journal.intend_volume("live", VolumeOrder(ebs, OWNER, "stack", "token"), ordered)
+    # What another place's volume settles is not this order.
+    journal.settled_volume("live", OWNER, DISK)
+    assert journal.intended_volume("live", OWNER, "data") is not None
+    journal.count_volume("live", made)
+    journal.settled_volume("live", OWNER, ebs)
+    assert journal.intended_volume("live", OWNER, "data") is None
+    second = kept._replace(native_id="disks/other", began_at=BEGIN + 3)
+    journal.count_volume("live", second)
+    counted = made._replace(began_at=ordered.began_at)
+    assert journal.volume_spells("live") == (kept, counted, second)
+    larger = second._replace(spec=DISK._replace(size_gib=300), began_at=BEGIN + 4)
+    journal.count_volume("live", larger)
+    ended = second._replace(ended_at=larger.began_at)
+    assert journal.volume_spells("live") == (kept, counted, ended, larger)
+    journal.close()
 
 
 def test_an_older_journal_keeps_an_order_of_a_volume_and_its_cost_is_not_zero(tmp_path) -> None:

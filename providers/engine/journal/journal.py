@@ -73,6 +73,7 @@ class Journal(Database):
 
     intend_volume = _volumes.intend_volume
     intended_volume = _volumes.intended_volume
+    repeat_volume = _volumes.repeat_volume
     settled_volume = _volumes.settled_volume
     unmade_volume = _volumes.unmade_volume
     count_volume = _volumes.count_volume

@@ -67,21 +67,49 @@ def intended_volume(journal: Database, world: str, owner: str, name: str) -> Vol
         return VolumeOrder(VolumeSpec(*spec), *rest)
 
 
-def settled_volume(journal: Database, world: str, owner: str, name: str) -> None:
-    """It is known what became of the order: the volume was seen, and counted, or it was certainly
-    refused, and costs nothing.
+def repeat_volume(journal: Database, world: str, order: VolumeOrder, spell: VolumeSpell) -> float:
+    """An order whose outcome is unknown is sent again, at `spell.began_at`. Returns when it was
+    sent last before. When this raises, nothing may be sent.
+    """
+    with journal.change() as db:
+        (sent_at,) = db.execute(
+            "SELECT created_at FROM volumes WHERE (world, owner, name) = (?, ?, ?)",
+            (world, order.owner, order.spec.name),
+        ).fetchone()
+        db.execute(
+            "UPDATE volumes SET created_at = ? WHERE (world, owner, name) = (?, ?, ?)",
+            (spell.began_at, world, order.owner, order.spec.name),
+        )
+        _count(db, world, spell)
+        return float(sent_at)
+
+
+def settled_volume(journal: Database, world: str, owner: str, spec: VolumeSpec) -> None:
+    """It is known what became of the order of this at its place: the volume was seen, and counted,
+    or it was certainly refused, and costs nothing.
     """
     with journal.change() as db:
         db.execute(
-            "DELETE FROM volumes WHERE (world, owner, name) = (?, ?, ?)", (world, owner, name)
+            "DELETE FROM volumes WHERE (world, owner, name) = (?, ?, ?) AND"
+            " (json_extract(intent, '$[0][1]'), json_extract(intent, '$[0][2]')) = (?, ?)",
+            (world, owner, *spec[:3]),
         )
-        _unmade(db, world, owner, name)
+        _unmade(db, world, owner, spec)
 
 
-def unmade_volume(journal: Database, world: str, owner: str, name: str) -> None:
-    """The order whose outcome was unknown has made no volume so far, and costs nothing."""
+def unmade_volume(
+    journal: Database, world: str, owner: str, spec: VolumeSpec, before: float
+) -> None:
+    """The order whose outcome was unknown has made no volume, and costs nothing, if it was last
+    sent before this time.
+    """
     with journal.change() as db:
-        _unmade(db, world, owner, name)
+        sent = db.execute(
+            "SELECT 1 FROM volumes WHERE (world, owner, name) = (?, ?, ?) AND created_at >= ?",
+            (world, owner, spec.name, before),
+        ).fetchone()
+        if sent is None:
+            _unmade(db, world, owner, spec)
 
 
 def count_volume(journal: Database, world: str, spell: VolumeSpell, since: float = 0.0) -> None:
@@ -89,30 +117,7 @@ def count_volume(journal: Database, world: str, spell: VolumeSpell, since: float
     that was never counted here costs it since it was made, where `since` tells that.
     """
     with journal.change() as db:
-        every = _found(db, world)
-        before = [each for each in every if spell.native_id and each.handle == spell.handle]
-        current = [
-            each
-            for each in every
-            if each.ended_at is None
-            and (each.owner, each.spec.name) == (spell.owner, spell.spec.name)
-        ]
-        for each in {*before, *current}:
-            if each.ended_at is None and not _is_same(each, spell):
-                _end(db, world, each, spell.began_at)
-        for each in current:
-            if _is_same(each, spell):
-                db.execute(
-                    "UPDATE volume_spells SET native_id = ?, account = ?, kept = ?,"  # noqa: S608
-                    f" micro_usd = coalesce(micro_usd, ?) WHERE {_KEY}",
-                    (
-                        *(spell.native_id or each.native_id, _account(spell), spell.is_kept),
-                        *(spell.micro_usd, *_key(world, each)),
-                    ),
-                )
-                return
-        began = min(since or spell.began_at, spell.began_at)
-        _add(db, world, spell if before else spell._replace(began_at=began))
+        _count(db, world, spell, since)
 
 
 def gone_volume(journal: Database, world: str, handle: Handle, now: float) -> None:
@@ -148,17 +153,40 @@ def _key(world: str, spell: VolumeSpell) -> tuple[object, ...]:
     return (world, spell.owner, spell.spec.name, spell.began_at)
 
 
-def _is_same(there: VolumeSpell, spell: VolumeSpell) -> bool:
-    """Whether that is counted already, as the same owner's at the same size."""
-    one_id = there.native_id == spell.native_id or not (there.native_id and spell.native_id)
-    return one_id and (there.owner, there.spec) == (spell.owner, spell.spec)
+def _count(db: sqlite3.Connection, world: str, spell: VolumeSpell, since: float = 0.0) -> None:
+    every = _found(db, world)
+    before = [each for each in every if spell.native_id and each.handle == spell.handle]
+    # What is counted of this very volume; of an order whose volume nobody saw yet, else. Another
+    # one of the owner and the name costs on.
+    current = [each for each in before if each.ended_at is None] or [
+        each
+        for each in every
+        if each.ended_at is None
+        and not each.native_id
+        and (each.owner, each.spec[:3]) == (spell.owner, spell.spec[:3])
+    ]
+    for each in current:
+        if (each.owner, each.spec) != (spell.owner, spell.spec):
+            _end(db, world, each, spell.began_at)
+            continue
+        db.execute(
+            "UPDATE volume_spells SET native_id = ?, account = ?, kept = ?,"  # noqa: S608
+            f" micro_usd = coalesce(micro_usd, ?) WHERE {_KEY}",
+            (
+                *(spell.native_id, _account(spell), spell.is_kept),
+                *(spell.micro_usd, *_key(world, each)),
+            ),
+        )
+        return
+    began = min(since or spell.began_at, spell.began_at)
+    _add(db, world, spell if before or current else spell._replace(began_at=began))
 
 
-def _unmade(db: sqlite3.Connection, world: str, owner: str, name: str) -> None:
+def _unmade(db: sqlite3.Connection, world: str, owner: str, spec: VolumeSpec) -> None:
     db.execute(
         "DELETE FROM volume_spells WHERE (world, owner, name, native_id) = (?, ?, ?, '') AND"
-        " ended_at IS NULL",
-        (world, owner, name),
+        " (json_extract(spec, '$[1]'), json_extract(spec, '$[2]')) = (?, ?) AND ended_at IS NULL",
+        (world, owner, *spec[:3]),
     )
 
 
