@@ -221,7 +221,8 @@ class Order(NamedTuple):
     `node_names` has one name per node. `max_micro_usd` is the cap on all nodes per hour, for clouds
     where the buyer names the price (None: what the candidate says). `joins` are machines that run
     and that the new ones are to stand beside, as near as if one call had made all of them: what was
-    lost of a cluster is made good.
+    lost of a cluster is made good. `intended_at` is when it was composed, right before its call: a
+    later process knows by it how long a lost purchase may still come to light.
     """
 
     label: Label
@@ -232,6 +233,7 @@ class Order(NamedTuple):
     wait_s: int
     max_micro_usd: int | None = None
     joins: tuple[Handle, ...] = ()
+    intended_at: float = 0.0
 
 
 class Ticket(NamedTuple):

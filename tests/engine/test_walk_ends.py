@@ -80,6 +80,7 @@ def test_intent_is_written_before_the_call(lab) -> None:
     lab.alpha.submit = submit
     run(operations.create(world, wanted(), "g1"))
     assert seen[0].order == lab.alpha.orders[0]
+    assert 0 < seen[0].order.intended_at <= seen[0].created_at
 
 
 def test_call_that_never_ends_is_unknown_not_absent(lab) -> None:

@@ -54,7 +54,9 @@ any other, known or new, but "active", it is still to come.
 LOOKS_S = (0.0, 5.0, 15.0, 40.0)
 """Before "nothing was bought" is believed."""
 QUIET_S = 600.0
-"""So long after a purchase was sent from here, not to be listed proves nothing."""
+"""So long after a purchase was sent, or intended by another process, not to be listed proves
+nothing.
+"""
 
 
 class Account(Protocol):
@@ -172,11 +174,11 @@ class BlockOrders:
                     return ticket
                 ids = ",".join(str(instance["InstanceId"]) for instance in made)
                 return ticket._replace(state="waiting", native=(*ticket.native, ("instances", ids)))
-        sent = self._sent.get(order.token, 0.0)
+        sent = self._sent.get(order.token, order.intended_at)
         if sent and self._ec2.now() - sent < QUIET_S:
             raise OutcomeUnknown(
-                f"{creation.context_of(order).what}: the purchase was sent, and no block of this"
-                " order is listed yet",
+                f"{creation.context_of(order).what}: the purchase may have been sent, and no"
+                " block of this order is listed yet",
                 provider=PROVIDER,
                 code="BLOCK_NOT_LISTED",
                 token=order.token,

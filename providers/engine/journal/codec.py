@@ -27,6 +27,7 @@ def order_out(order: Order) -> dict[str, Any]:
         "wait_s": order.wait_s,
         "max_micro_usd": order.max_micro_usd,
         "joins": [list(handle) for handle in order.joins],
+        "intended_at": order.intended_at,
     }
 
 
@@ -45,6 +46,7 @@ def order_in(raw: Mapping[str, Any]) -> Order:
         int(raw["wait_s"]),
         raw.get("max_micro_usd"),
         tuple(Handle(*pair) for pair in raw.get("joins") or ()),
+        float(raw.get("intended_at") or 0.0),
     )
 
 

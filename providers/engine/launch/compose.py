@@ -55,6 +55,7 @@ def compose(
         entry.wait_s,
         spec.ask.max_price_micro_usd,
         joins,
+        world.clock.now(),
     )
 
 
