@@ -176,7 +176,7 @@ def of_journal(world: World, owners: Iterable[str]) -> tuple[Charge, ...]:
     found: list[Charge] = []
     for owner in owners:
         found += [
-            Charge(each.cluster, each.token, each.provider, 0, *times, each.ends_at, each.micro_usd)
+            Charge(each.cluster, each.block, each.provider, 0, *times, each.ends_at, each.micro_usd)
             for each in world.journal.prepaid(world.name, owner)
             for times in ((each.paid_at, each.paid_at),)
         ]

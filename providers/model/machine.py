@@ -53,7 +53,8 @@ leaves it alone.
 """
 
 
-BEGINS_AT, UPFRONT, PAID_AT, BLOCK_ENDS_AT = (
+BLOCK_NAME, BEGINS_AT, UPFRONT, PAID_AT, BLOCK_ENDS_AT = (
+    "block",
     "begins_at",
     "upfront_micro_usd",
     "paid_at",
@@ -258,8 +259,8 @@ class Ticket(NamedTuple):
 
     @property
     def upfront_micro_usd(self) -> int | None:
-        """What the order paid in full when it was placed; 0 for capacity by the hour, and where the
-        payment failed. None: it is not known.
+        """What was paid in full for its block, by this order or an earlier one; 0 for capacity by
+        the hour, and where the payment failed. None: it is not known.
         """
         return foreign.whole(dict(self.native).get(UPFRONT, 0), foreign.MICRO_USD)
 

@@ -202,3 +202,20 @@ def test_a_fee_that_nobody_can_read_is_not_known(cloud, fee) -> None:
         assert each.sums(now + 1).unknown == ("train",) and "at least $0.00" in each.standing(now)
         assert each.block(block, now, "train") == 0
     assert cloud.spent() == 0
+
+
+def test_a_block_of_an_earlier_order_counts_once(cloud, tmp_path) -> None:
+    """By its tag, where no journal has the order that bought it; and not again where one has, or a
+    state counted it.
+    """
+    cloud.up()
+    counted = cloud.budget(budget.Ledger()).ledger
+    for file in tmp_path.glob("journal.db*"):
+        file.unlink()
+    assert cloud.spent() == 0
+    record = cloud.up()
+    assert record.status == "queued" and cloud.paid() == [755.04] and cloud.spent() == FEE
+    cloud.run(lambda world: operations.delete(world, record))
+    cloud.up()
+    assert cloud.paid() == [755.04] and cloud.spent() == FEE
+    assert cloud.budget(counted).sums(cloud.store.now() + 1).spent == FEE

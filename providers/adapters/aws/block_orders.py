@@ -29,6 +29,7 @@ from providers.model.ask import BLOCK
 from providers.model.machine import (
     BEGINS_AT,
     BLOCK_ENDS_AT,
+    BLOCK_NAME,
     PAID_AT,
     QUEUED,
     UPFRONT,
@@ -129,7 +130,7 @@ class BlockOrders:
         EC2 does once; then as any other order.
         """
         order, known = ticket.order, dict(ticket.native)
-        item = self._item(known.get("region", ""), known.get("block", ""))
+        item = self._item(known.get("region", ""), known.get(BLOCK_NAME, ""))
         if not known.get("instances"):
             if not _stands(item):
                 if BEGINS_AT in known:  # to be written down before it is told
@@ -294,20 +295,19 @@ class BlockOrders:
     def _booked(self, order: Order, item: Mapping[str, Any]) -> Ticket:
         found, term = read.tags(item), order.candidates[0].offer.term
         begins = item["StartDate"].timestamp() if item.get("StartDate") else term.begins_at  # type: ignore[union-attr]
-        known = [
+        ends = item["EndDate"].timestamp() if item.get("EndDate") else term.ends_at  # type: ignore[union-attr]
+        paid = item["CreateDate"].timestamp() if item.get("CreateDate") else self._ec2.now()
+        is_own = found.get(tagging.ORDER) == order.token
+        fee = str(term.upfront_micro_usd) if is_own else found.get(tagging.BLOCK_FEE, "")  # type: ignore[union-attr]
+        known = (
             ("region", str(item.get("region") or order.candidates[0].region)),
-            ("block", str(item["CapacityReservationId"])),
+            (BLOCK_NAME, str(item["CapacityReservationId"])),
             (BEGINS_AT, f"{begins:.0f}"),
-        ]
-        if found.get(tagging.ORDER) == order.token:
-            paid = item["CreateDate"].timestamp() if item.get("CreateDate") else self._ec2.now()
-            ends = item["EndDate"].timestamp() if item.get("EndDate") else term.ends_at  # type: ignore[union-attr]
-            known += [
-                (UPFRONT, str(term.upfront_micro_usd)),  # type: ignore[union-attr]
-                (PAID_AT, f"{paid:.0f}"),
-                (BLOCK_ENDS_AT, f"{ends:.0f}"),
-            ]
-        native = tuple(known) if _stands(item) else _over(known, item)
+            (UPFRONT, fee),
+            (PAID_AT, f"{paid:.0f}"),
+            (BLOCK_ENDS_AT, f"{ends:.0f}"),
+        )
+        native = known if _stands(item) else _over(known, item)
         return Ticket(order, QUEUED, native, detail=_said(item))
 
     def _inside(self, order: Order, item: Mapping[str, Any]) -> Order:

@@ -14,7 +14,7 @@ from providers.engine.journal.codec import (
     ticket_out,
 )
 from providers.engine.record import account_in, account_out
-from providers.model.machine import BLOCK_ENDS_AT, PAID_AT, UPFRONT
+from providers.model.machine import BLOCK_ENDS_AT, BLOCK_NAME, PAID_AT, UPFRONT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -242,12 +242,12 @@ def find(
 
 
 class Prepaid(NamedTuple):
-    """What an order paid at once for a window, whatever became of its machines: 0 where its payment
+    """What a cluster paid at once for a block, whatever became of its machines: 0 where its payment
     failed, None where it is not known.
     """
 
     cluster: str
-    token: str
+    block: str
     provider: str
     paid_at: float
     ends_at: float
@@ -255,16 +255,16 @@ class Prepaid(NamedTuple):
 
 
 def prepaid(journal: Database, world: str, owner: str) -> tuple[Prepaid, ...]:
-    """Every window that the owner's orders paid for."""
+    """Every block of the owner's orders, once, however many of them used it."""
     with journal.read() as db:
         clusters = db.execute(
             "SELECT DISTINCT cluster FROM orders WHERE world = ? AND owner = ? AND ticket LIKE ?",
             (world, owner, f'%"{UPFRONT}"%'),
         ).fetchall()
-    return tuple(
+    found = [
         Prepaid(
             cluster,
-            row.order.token,
+            known.get(BLOCK_NAME, row.order.token),
             row.provider,
             float(known.get(PAID_AT) or row.created_at),
             float(known.get(BLOCK_ENDS_AT, 0)),
@@ -275,7 +275,10 @@ def prepaid(journal: Database, world: str, owner: str) -> tuple[Prepaid, ...]:
         if row.ticket is not None
         for known in (dict(row.ticket.native),)
         if UPFRONT in known
-    )
+    ]
+    # A payment that failed is nothing for all of them, and what one knows all do.
+    found.sort(key=lambda each: (each.micro_usd is not None, -(each.micro_usd or 0)))
+    return tuple({(each.cluster, each.block): each for each in found}.values())
 
 
 def _set(journal: Database, token: str, now: float, **values: Any) -> None:

@@ -149,7 +149,7 @@ def test_a_cluster_uses_the_block_that_it_has_and_buys_no_second_one(rig) -> Non
     first = rig.ec2.submit(order(bookable(rig)))
     again = rig.ec2.submit(order(bookable(rig), generation="gen2"))
     assert dict(again.native)["block"] == dict(first.native)["block"]
-    assert again.upfront_micro_usd == 0 and bought(rig) == [755.04]
+    assert again.native == first.native and bought(rig) == [755.04]
     offer = bookable(rig).offer._replace(machine_type="p5en.48xlarge")
     with pytest.raises(Unsupported, match="a second block is not bought"):
         rig.ec2.submit(order(candidate()._replace(offer=offer), generation="gen3"))
@@ -213,6 +213,14 @@ def test_a_block_that_is_over_was_paid_all_the_same(rig, state) -> None:
     assert told.upfront_micro_usd == 755_040_000 and BLOCK_ENDS_AT not in dict(told.native)
     with pytest.raises(NoCapacity, match=f"is {state}"):
         rig.ec2.poll(told)
+
+
+def test_a_fee_on_the_tag_of_an_earlier_order_that_nobody_can_read_is_not_known(rig) -> None:
+    """It is neither zero nor what the new order would have paid."""
+    rig.ec2.submit(order(bookable(rig)))
+    rewrite(rig, tags={**rewrite(rig)["tags"], tagging.BLOCK_FEE: ""})
+    again = rig.ec2.submit(order(bookable(rig), generation="gen2"))
+    assert again.upfront_micro_usd is None and bought(rig) == [755.04]
 
 
 @pytest.mark.parametrize("state", ["unavailable", "of-tomorrow", "assessing"])
