@@ -27,7 +27,7 @@ _WORK = 67
 """How much is said of what runs: one line of 80 columns."""
 _OTHERS = (2, 1)
 """How many other providers' best places are shown where there are too many lines."""
-_EXPECTED, _RUNS, _SMALLER, _NOTE = 1, 2, 3, 6
+_PRICED, _EXPECTED, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 3, 6
 _RANKS = {"spot": 0, "left alone": 4, "left out": 5, "suspect": 5}
 """What stands there only if there is room, the least number first; everything else always does."""
 
@@ -114,7 +114,8 @@ def _bought(
             yield _Row(name, text, _RANKS.get(name))
     chosen = next(row for row in summary.per_provider if row.candidate is best)
     for index, text in enumerate(chosen.notes):
-        yield _Row("note", text, _SMALLER if chosen.smaller and not index else _NOTE)
+        is_smaller = chosen.smaller and not index
+        yield _Row("note", text, _SMALLER if is_smaller else _PRICED if "$" in text else _NOTE)
     yield from (_Row("warning", text) for text in summary.warnings)
 
 

@@ -167,7 +167,8 @@ class Box:
     def power_off(self) -> None:
         """Unplugs it: the server and all that runs there end at once."""
         for pid in self.logins():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.server.terminate()
         self.server.wait()
         while found := self.processes():
