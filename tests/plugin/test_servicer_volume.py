@@ -89,7 +89,7 @@ def test_what_a_volume_costs_is_told_by_spend_also_when_nothing_declares_it(
 
     def spent(*arguments):
         assert main.main(("spend", "--world", "rehearsal", *arguments)) == 0
-        return capsys.readouterr().out
+        return " ".join(capsys.readouterr().out.split())
 
     said = spent()
     assert "unused: volume data, 200 GiB pd-balanced at gcp us-central1-a: $20.00 a month" in said
