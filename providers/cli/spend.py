@@ -96,10 +96,10 @@ def _unused(volume: VolumeSpend) -> Iterable[str]:
     last, where = volume.last, volume.last.native_id
     yield f"unused: volume {volume.volume}, {last.spec}: {_price(volume)}"
     at = f" ({where})" if where else ""
-    yield f"  {volume.why_unused}{at}; {_TODO[bool(where), last.is_kept]}"
+    yield f"  {volume.why_unused}{at}; {_REMEDY[bool(where), last.is_kept]}"
 
 
-_TODO = {
+_REMEDY = {
     (True, True): "declare it with delete_data: true, run `pulumi up`, then remove it to delete it",
     (True, False): "keep it for the next one, or delete it: delete_data: true, `up`, remove it",
     (False, False): "`pulumi refresh`, or the next `pulumi up` that declares it, finds out",

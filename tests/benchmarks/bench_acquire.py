@@ -49,7 +49,7 @@ class Market(NamedTuple):
 
     job: Job
     exists: bool
-    """Whether there was a machine to be had at the beginning."""
+    """Whether a machine was available at the beginning."""
     ours: Ran
     theirs: Mapping[str, Ran]
 

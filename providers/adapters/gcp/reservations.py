@@ -65,11 +65,7 @@ def look(client: Client, candidate: Candidate) -> Reserved:
     family = machines.family(candidate.machine_type)
     always = "on-demand" in family.never and "spot" in family.never
     try:
-        found = [
-            body
-            for body in _all(client, "reservations", project, f'name="{name}"', context)
-            if body.get("name") == name
-        ]
+        found = _named(client, "reservations", project, name, context)
     except (RateLimited, Transient):
         raise
     except CloudError:
@@ -119,16 +115,20 @@ def look(client: Client, candidate: Candidate) -> Reserved:
     return Reserved(_zone(body), bound, f"{shared}{body.get('name', name)}")
 
 
+def _named(
+    client: Client, collection: str, project: str, name: str, context: Context
+) -> list[dict[str, Any]]:
+    """Those of a collection that have exactly this name."""
+    found = _all(client, collection, project, f'name="{name}"', context)
+    return [each for each in found if each.get("name") == name]
+
+
 def _of_future(
     client: Client, project: str, name: str, candidate: Candidate, context: Context
 ) -> list[dict[str, Any]]:
     """What the future reservation of this name delivered; nothing where there is none."""
     try:
-        futures = [
-            each
-            for each in _all(client, "futureReservations", project, f'name="{name}"', context)
-            if each.get("name") == name
-        ]
+        futures = _named(client, "futureReservations", project, name, context)
     except (RateLimited, Transient):
         raise
     except CloudError:
