@@ -290,6 +290,8 @@ def _change_text(plan: Plan, record: ClusterRecord, seen: PreviewContext) -> str
         REPLACE_ALL if seen.setup is None else seen.setup.on_loss,
         "" if seen.setup is None else seen.setup.on_ttl,
         plan.ask.entries[0].nodes if plan.ask.replicated else 0,
+        edited=seen.edited,
+        stops=seen.setup is not None and seen.setup.state == STOPPED,
     )
     condition = condition_of(record)
     step = STEPS[condition]
@@ -374,6 +376,7 @@ def switch_line(record: ClusterRecord, setup: Setup | None) -> str:
     stay so.
     """
     from providers.engine.reconcile.on_preview import what
+    from providers.engine.record import kept_stopped
 
     if setup is None:
         return ""
@@ -381,7 +384,7 @@ def switch_line(record: ClusterRecord, setup: Setup | None) -> str:
         does = "stays stopped" if record.status == STOPPED else "is stopped and kept"
         cost = "only its disks are billed, what is on local SSD is discarded"
         return f"{what(record)} {does}: {cost}, and when it is started again its place may be taken"
-    if record.status == STOPPED:
+    if record.status == STOPPED and kept_stopped(record):
         return (
             f"{what(record)} is started again where it is, if there is room; if there is none it"
             " stays stopped, and nothing is bought elsewhere"

@@ -10,9 +10,15 @@ import pytest
 from providers import errors
 from providers.engine import operations
 from providers.engine.readiness import access, handover
-from providers.engine.reconcile.on_workload import WorkloadCase
-from providers.engine.reconcile.steps import another_workload
+from providers.engine.reconcile.condition import Classified, condition_of
+from providers.engine.reconcile.observe import Observation
+from providers.engine.reconcile.on_preview import PreviewCase
+from providers.engine.reconcile.on_update import UpdateCase
+from providers.engine.reconcile.on_workload import WorkloadCase, WorkloadEdit
+from providers.engine.reconcile.steps import STEPS, another_workload
+from providers.engine.runtime.tasks import StopSignal
 from providers.model.workload import BOOT_SCRIPT
+from providers.plugin.preview import switch_line
 from providers.rehearsal.node import StandInProbe
 from providers.remote.probe import CLOSED, ProbeResult
 from tests.present import present
@@ -93,6 +99,60 @@ def test_a_started_machine_gets_another_workload_once_it_takes_a_login(rig, monk
     monkeypatch.setattr(StandInProbe, "__call__", closed_at_first)
     runs = lab.update(before, lab.wanted(OTHER))
     assert looks == ["", "", ""] and f"digest={work(runs)}" in booted(lab, runs)
+
+
+@pytest.mark.parametrize(
+    ("status", "made_with"), [("stopped", FIRST), ("stopping", None), ("failed", BARE)]
+)
+def test_a_machine_that_somebody_stopped_is_replaced_by_an_edit_and_the_preview_says_so(
+    status, made_with, rig
+) -> None:
+    """Whatever it was made with, and imported (None): what comes has the workload; no message says
+    that it goes on, or is started again.
+    """
+    lab = rig("gcp")
+    made = lab.create(lab.wanted(made_with or FIRST))
+    seen = made._replace(status=status, applied=made.applied if made_with else ())
+    step, edited = STEPS[condition_of(seen)], PreviewCase(seen, edited=True)
+    assert step.preview(edited).startswith("REPLACES")
+    assert not step.preview(edited._replace(edited=False)).startswith("REPLACES")
+    assert another_workload(WorkloadCase(seen, wanted=True, stops=False)) == WorkloadEdit()
+    assert switch_line(seen, lab.wanted(OTHER).setup) == ""
+    new = updated(lab, seen, OTHER)
+    assert (new.status, new.reasons) == ("running", ()) and new.handles != seen.handles
+    assert [node.handle for node in lab.alive()] == list(new.handles) and work(new)
+
+
+def test_one_that_somebody_stopped_stays_where_that_is_declared(rig) -> None:
+    """Nothing is deleted for it, and the preview says so; one that failed is not bought again to be
+    stopped.
+    """
+    lab = rig("gcp")
+    seen = lab.create(lab.wanted(FIRST))._replace(status="stopped")
+    step, case = STEPS[condition_of(seen)], PreviewCase(seen, edited=True, stops=True)
+    assert "REPLACES" not in step.preview(case)
+    assert another_workload(WorkloadCase(seen, wanted=True, stops=True)).later
+    kept = updated(lab, seen, {**OTHER, **STOPPED})
+    assert kept.handles == seen.handles and work(kept) == work(seen)
+    with pytest.raises(errors.GpusError, match=r"wanted it stopped, found it failed; set state"):
+        updated(lab, seen._replace(status="failed"), {**OTHER, **STOPPED})
+
+
+def updated(lab, seen, spec):
+    """What an `up` of this declaration makes of a record as it was observed."""
+
+    async def follow(case):
+        return case.after
+
+    async def work():
+        classified = Classified(condition_of(seen), seen)
+        case = UpdateCase(
+            *(lab.world, seen, Observation(), classified, lab.wanted(spec), StopSignal(lab.world)),
+            *(follow, another_workload),
+        )
+        return await STEPS[classified.condition].update(case)
+
+    return asyncio.run(work())
 
 
 def test_without_the_key_a_start_with_another_workload_changes_nothing(rig, monkeypatch) -> None:

@@ -34,6 +34,14 @@ class PreviewCase(NamedTuple):
     on_ttl: str = "release"
     replicas: int = 0
     """How many are declared; 0 for what is no service of several."""
+    edited: bool = False
+    stops: bool = False
+    """Whether the declaration was edited, and whether it has the machines stopped."""
+
+    @property
+    def acts(self) -> bool:
+        """Whether an `up` does what the row's update says, and has it running."""
+        return not self.stops and (self.edited or bool(self.record.reasons))
 
 
 class DiffCase(NamedTuple):
@@ -130,8 +138,15 @@ def stays_stopped(case: PreviewCase) -> str:
     return f"{NOTHING}: {what(case.record)} is stopped, only its disks are billed"
 
 
+def stays_halted(case: PreviewCase) -> str:
+    """What it costs, stopped and not by the declaration; what an edit of it takes away."""
+    return replaced(case) if case.acts else stays_stopped(case)
+
+
 def stays_failed(case: PreviewCase) -> str:
-    """That nothing is done about it."""
+    """That nothing is done about it; what an edit of it takes away."""
+    if case.acts:
+        return replaced(case)
     if case.record.reasons:
         return _still(case.record)
     cost = per_hour(case.record.price.micro_usd)

@@ -269,8 +269,11 @@ async def _release_leftovers(case: UpdateCase) -> ClusterRecord | None:
 
 
 def _refuse_stop(case: UpdateCase) -> None:
-    """Raises GpusError where the declaration has it stopped, and it is lost or not there yet."""
-    if case.stops and (case.after.reasons or not _there(case)):
+    """Raises GpusError where the declaration has it stopped, and it is lost, failed or not there
+    yet.
+    """
+    failed = case.classified.condition is Condition.FAILED
+    if case.stops and (case.after.reasons or failed or not _there(case)):
         raise GpusError(
             f"{case.before.cluster}: wanted it stopped, found it {_found(case)}; set state: running"
             " to have it placed anew, or destroy it"
@@ -284,7 +287,7 @@ def _there(case: UpdateCase) -> bool:
 
 def _found(case: UpdateCase) -> str:
     if _there(case):
-        return f"{case.after.status}: {case.after.reasons[0]}"
+        return ": ".join((case.after.status, *case.after.reasons[:1]))
     return "never acquired" if case.classified.condition in NOTHING_YET else "gone"
 
 

@@ -54,6 +54,13 @@ def once_it_runs(case: WorkloadCase) -> WorkloadEdit:
     return WorkloadEdit(later="the new workload is started once `state: running` starts it again")
 
 
+def where_it_stays(case: WorkloadCase) -> WorkloadEdit:
+    """Of a machine that was stopped, and not by the declaration: any edit places it anew, unless it
+    is to stay stopped from now on.
+    """
+    return once_it_runs(case) if case.stops else with_the_next(case)
+
+
 def with_the_next(case: WorkloadCase) -> WorkloadEdit:  # noqa: ARG001 (a column's functions are alike)
     """It is over, or is placed anew anyway: the machines that come then get it."""
     return WorkloadEdit()
