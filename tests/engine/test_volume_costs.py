@@ -4,6 +4,7 @@ each size, whoever declares them; named where it is not known or nobody uses the
 
 import asyncio
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -281,6 +282,50 @@ def test_volumes_of_one_owner_and_name_cost_each_for_itself(tmp_path) -> None:
     ended = second._replace(ended_at=larger.began_at)
     assert journal.volume_spells("live") == (kept, counted, ended, larger)
     journal.close()
+
+
+_KEYED = """CREATE TABLE volume_spells (
+    world TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, native_id TEXT NOT NULL,
+  spec TEXT NOT NULL, account TEXT NOT NULL, micro_usd INTEGER, price_as_of TEXT NOT NULL,
+  began_at REAL NOT NULL, ended_at REAL, kept INTEGER NOT NULL,
+  PRIMARY KEY (world, owner, name, began_at));"""
+"""As versions 7 and 8 made it."""
+
+
+def test_volumes_of_one_owner_name_and_time_cost_each_for_itself(tmp_path) -> None:
+    """Also in a journal of version 8, where they were one row: what it knew stays, once. The end of
+    one is not the end of another.
+    """
+    path, first, old = tmp_path / "journal.db", spell(), spell(began=BEGIN - 9)
+    journal = Journal(path)
+    journal.count_volume("live", old._replace(native_id="disks/old", ended_at=BEGIN - 1))
+    journal.count_volume("live", first)
+    before = journal.volume_spells("live")
+    journal.close()
+    with closing(sqlite3.connect(path)) as db:
+        kept = db.execute("SELECT * FROM volume_spells").fetchall()
+        marks = ", ".join("?" * len(kept[0]))
+        db.executescript(f"DROP TABLE volume_spells; {_KEYED} PRAGMA user_version=8")
+        db.executemany(f"INSERT INTO volume_spells VALUES ({marks})", kept)  # noqa: S608
+        db.commit()
+    assert journal.volume_spells("live") == before and len(before) == 2
+    others = [
+        first._replace(native_id="disks/other"),
+        first._replace(spec=DISK._replace(place="us-central1-b"), native_id="b/disks/data"),
+        first._replace(spec=VolumeSpec("data", "aws", "use1-az4", 200), native_id="vol-1"),
+    ]
+    for each in others:
+        journal.count_volume("live", each)
+    assert journal.volume_spells("live") == (*before, *others)
+    journal.gone_volume("live", others[0].handle, BEGIN + DAY)
+    assert [each.ended_at for each in journal.volume_spells("live")][1:] == [
+        None,
+        BEGIN + DAY,
+        None,
+        None,
+    ]
+    journal.close()
+    assert len(journal.volume_spells("live")) == 5
 
 
 def test_an_older_journal_keeps_an_order_of_a_volume_and_its_cost_is_not_zero(tmp_path) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 10.0
 """How long a process waits for another one that is writing."""
-_VERSION = 8
+_VERSION = 9
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -69,8 +69,8 @@ CREATE TABLE IF NOT EXISTS volumes (world TEXT NOT NULL, owner TEXT NOT NULL, na
 CREATE TABLE IF NOT EXISTS volume_spells (
     world TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, native_id TEXT NOT NULL,
   spec TEXT NOT NULL, account TEXT NOT NULL, micro_usd INTEGER, price_as_of TEXT NOT NULL,
-  began_at REAL NOT NULL, ended_at REAL, kept INTEGER NOT NULL,
-  PRIMARY KEY (world, owner, name, began_at));
+  began_at REAL NOT NULL, ended_at REAL, kept INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS volume_spells_of ON volume_spells (world, owner);
 CREATE TABLE IF NOT EXISTS waits (world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL,
   record TEXT NOT NULL, PRIMARY KEY (world, owner, cluster));
 CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, backend TEXT NOT
@@ -159,14 +159,23 @@ class Database:
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Makes the tables that are not there yet. Blocks of an older form are forgotten."""
+    """Makes the tables that are not there yet, and keeps what older ones hold. Blocks of an older
+    form are forgotten.
+    """
     db.execute("BEGIN IMMEDIATE")
     columns = [row[1] for row in db.execute("PRAGMA table_info(blocks)")]
     if columns and "since" not in columns:
         db.execute("DROP TABLE blocks")
+    # Up to version 8 two volumes of one owner, name and time were one row.
+    keyed = any(row[5] for row in db.execute("PRAGMA table_info(volume_spells)"))
+    if keyed:
+        db.execute("ALTER TABLE volume_spells RENAME TO keyed_spells")
     for statement in _SCHEMA.split(";"):
         if statement.strip():
             db.execute(statement)
+    if keyed:
+        db.execute("INSERT INTO volume_spells SELECT * FROM keyed_spells")
+        db.execute("DROP TABLE keyed_spells")
     # An order of a volume that an older version wrote down: what it costs is not known, and it is
     # not forgotten.
     db.execute(

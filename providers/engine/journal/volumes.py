@@ -123,9 +123,9 @@ def count_volume(journal: Database, world: str, spell: VolumeSpell, since: float
 def gone_volume(journal: Database, world: str, handle: Handle, now: float) -> None:
     """Its cloud does not know the volume any more: it costs nothing from now on."""
     with journal.change() as db:
-        for each in _found(db, world):
+        for row, each in _rows(db, world):
             if each.handle == handle and each.ended_at is None:
-                _end(db, world, each, now)
+                _end(db, row, now)
 
 
 def forget_volumes(journal: Database, world: str, now: float) -> None:
@@ -143,39 +143,29 @@ def volume_spells(journal: Database, world: str, owner: str = "") -> tuple[Volum
     named.
     """
     with journal.read() as db:
-        return _found(db, world, owner)
-
-
-_KEY = "(world, owner, name, began_at) = (?, ?, ?, ?)"
-
-
-def _key(world: str, spell: VolumeSpell) -> tuple[object, ...]:
-    return (world, spell.owner, spell.spec.name, spell.began_at)
+        return tuple(spell for _, spell in _rows(db, world, owner))
 
 
 def _count(db: sqlite3.Connection, world: str, spell: VolumeSpell, since: float = 0.0) -> None:
-    every = _found(db, world)
-    before = [each for each in every if spell.native_id and each.handle == spell.handle]
+    every = _rows(db, world)
+    before = [row for row in every if spell.native_id and row[1].handle == spell.handle]
     # What is counted of this very volume; of an order whose volume nobody saw yet, else. Another
     # one of the owner and the name costs on.
-    current = [each for each in before if each.ended_at is None] or [
-        each
-        for each in every
+    current = [row for row in before if row[1].ended_at is None] or [
+        (row, each)
+        for row, each in every
         if each.ended_at is None
         and not each.native_id
         and (each.owner, each.spec[:3]) == (spell.owner, spell.spec[:3])
     ]
-    for each in current:
+    for row, each in current:
         if (each.owner, each.spec) != (spell.owner, spell.spec):
-            _end(db, world, each, spell.began_at)
+            _end(db, row, spell.began_at)
             continue
         db.execute(
-            "UPDATE volume_spells SET native_id = ?, account = ?, kept = ?,"  # noqa: S608
-            f" micro_usd = coalesce(micro_usd, ?) WHERE {_KEY}",
-            (
-                *(spell.native_id, _account(spell), spell.is_kept),
-                *(spell.micro_usd, *_key(world, each)),
-            ),
+            "UPDATE volume_spells SET native_id = ?, account = ?, kept = ?,"
+            " micro_usd = coalesce(micro_usd, ?) WHERE rowid = ?",
+            (spell.native_id, _account(spell), spell.is_kept, spell.micro_usd, row),
         )
         return
     began = min(since or spell.began_at, spell.began_at)
@@ -190,11 +180,8 @@ def _unmade(db: sqlite3.Connection, world: str, owner: str, spec: VolumeSpec) ->
     )
 
 
-def _end(db: sqlite3.Connection, world: str, spell: VolumeSpell, now: float) -> None:
-    db.execute(
-        f"UPDATE volume_spells SET ended_at = ? WHERE {_KEY}",  # noqa: S608 - own text
-        (now, *_key(world, spell)),
-    )
+def _end(db: sqlite3.Connection, row: int, now: float) -> None:
+    db.execute("UPDATE volume_spells SET ended_at = ? WHERE rowid = ?", (now, row))
 
 
 def _add(db: sqlite3.Connection, world: str, spell: VolumeSpell) -> None:
@@ -204,30 +191,36 @@ def _add(db: sqlite3.Connection, world: str, spell: VolumeSpell) -> None:
         *(spell.began_at, spell.ended_at, spell.is_kept),
     )
     marks = ", ".join("?" * len(values))
-    db.execute(f"INSERT OR REPLACE INTO volume_spells VALUES ({marks})", values)  # noqa: S608
+    db.execute(f"INSERT INTO volume_spells VALUES ({marks})", values)  # noqa: S608
 
 
 def _account(spell: VolumeSpell) -> str:
     return json.dumps(account_out(spell.account))
 
 
-def _found(db: sqlite3.Connection, world: str, owner: str = "") -> tuple[VolumeSpell, ...]:
+def _rows(
+    db: sqlite3.Connection, world: str, owner: str = ""
+) -> tuple[tuple[int, VolumeSpell], ...]:
+    """The row of each spell, oldest first. What else it has, another one may have too."""
     rows = db.execute(
-        "SELECT owner, spec, native_id, account, micro_usd, price_as_of, began_at, ended_at, kept"
-        " FROM volume_spells WHERE world = ? AND ? IN ('', owner) ORDER BY began_at",
+        "SELECT rowid, owner, spec, native_id, account, micro_usd, price_as_of, began_at, ended_at,"
+        " kept FROM volume_spells WHERE world = ? AND ? IN ('', owner) ORDER BY began_at, rowid",
         (world, owner),
     ).fetchall()
     return tuple(
-        VolumeSpell(
-            owner=row[0],
-            spec=VolumeSpec(*json.loads(row[1])),
-            native_id=row[2],
-            account=account_in(json.loads(row[3])),
-            micro_usd=row[4],
-            price_as_of=row[5],
-            began_at=row[6],
-            ended_at=row[7],
-            is_kept=bool(row[8]),
+        (
+            row[0],
+            VolumeSpell(
+                owner=row[1],
+                spec=VolumeSpec(*json.loads(row[2])),
+                native_id=row[3],
+                account=account_in(json.loads(row[4])),
+                micro_usd=row[5],
+                price_as_of=row[6],
+                began_at=row[7],
+                ended_at=row[8],
+                is_kept=bool(row[9]),
+            ),
         )
         for row in rows
     )
