@@ -107,7 +107,7 @@ def _ours(line: Ssh, project: Path, there: list[Path]) -> float:
 
 def lines(files: int = FILES, size: int = SIZE, machines: int = MACHINES) -> list[Line]:
     """Each side in turn, both from nothing. `size` is bytes a file."""
-    plain, ours, plain_again, ours_again = [], [], [], []
+    single, plain, ours, plain_again, ours_again = [], [], [], [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["GPUS_HOME"] = str(folder / "home")
@@ -123,6 +123,8 @@ def lines(files: int = FILES, size: int = SIZE, machines: int = MACHINES) -> lis
             _plain(line, project, [folder / "warm"])
             shutil.rmtree(folder / "warm")
             for number in range(RUNS):
+                single.append(_plain(line, project, [folder / "warm"]))
+                shutil.rmtree(folder / "warm")
                 for each in (*theirs, *here):
                     shutil.rmtree(each, ignore_errors=True)
                     each.mkdir(parents=True)
@@ -134,6 +136,7 @@ def lines(files: int = FILES, size: int = SIZE, machines: int = MACHINES) -> lis
     first, beside = Figures(tuple(ours)), Figures(tuple(plain))
     again, beside_again = Figures(tuple(ours_again)), Figures(tuple(plain_again))
     total = regular.size(files * size)
+    one = Figures(tuple(single))
     detail = f"{files:,} files, {total}: ours {first.p50:.1f} s, plain {beside.p50:.1f} s"
     second = f"plain rsync to {machines}: {beside_again.p50:.2f} s"
     return [
@@ -143,6 +146,13 @@ def lines(files: int = FILES, size: int = SIZE, machines: int = MACHINES) -> lis
             FIRST_LIMIT,
             " x",
             detail,
+        ),
+        Line(
+            "  the same over plain rsync to one",
+            first.p50 / one.p50,
+            None,
+            " x",
+            f"plain to one {one.p50:.1f} s, to {machines} {beside.p50 / one.p50:.1f} x that",
         ),
         Line(
             f"workdir to {machines} machines after an edit of one line",
