@@ -6,7 +6,7 @@ engine or an adapter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.planner import outlook, rules, suggest
@@ -38,8 +38,8 @@ _WORK = 500
 
 
 def as_json(plan: Plan, current: CurrentCost | None = None) -> dict[str, Any]:
-    """An object with `candidates`, `rejections` and `summary`; prices in dollars per hour for all
-    nodes, None where unknown.
+    """An object with `candidates`, `rejections` (of the GPUs asked for) and `summary`; prices in
+    dollars per hour for all nodes, None where unknown.
     """
     best = plan.best
     summary: dict[str, Any] = {
@@ -57,6 +57,7 @@ def as_json(plan: Plan, current: CurrentCost | None = None) -> dict[str, Any]:
             {**_candidate(row.candidate), "refused": row.refused or None} for row in best_rows(plan)
         ],
         "rejected_by_rule": plan.rejected_by_rule,
+        "other_gpus": len(plan.offers) - len(plan.kept) - len(plan.refused),
         "meanings": meanings(plan.ask),
         "left_out": left_out(plan),
         "remarks": dict(suggest.remarks(plan)),
@@ -104,21 +105,14 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _rejections(plan: Plan) -> list[dict[str, str]]:
-    """Every refusal, `offer` as its id. Rows of GPUs that nobody asked for share one text, so that
-    thousands of them cost little.
+    """Every refused offer of the GPUs asked for, `offer` as its id. The others, thousands, are
+    counted only.
     """
-    ids = plan.offers.ids()
-    gpus = cast("Sequence[str]", plan.offers.column("gpu_type"))
-    gpu_rule, asked = rules.NAMES[rules.GPU], rules.asked(plan.ask)
     out: list[dict[str, str]] = []
-    for rule, entry, row in plan.refusals():
-        if rule == rules.GPU:
-            out.append({"offer": ids[row], "rule": gpu_rule, "wanted": asked, "found": gpus[row]})
-        else:
-            wanted, found = plan.explain(rule, entry, row)
-            out.append(
-                {"offer": ids[row], "rule": rules.NAMES[rule], "wanted": wanted, "found": found}
-            )
+    for row, (rule, entry) in sorted(plan.refused.items(), key=lambda each: (each[1], each[0])):
+        wanted, found = plan.explain(rule, entry, row)
+        offer = plan.offers.offer(row).id
+        out.append({"offer": offer, "rule": rules.NAMES[rule], "wanted": wanted, "found": found})
     return out
 
 

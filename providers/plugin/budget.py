@@ -101,13 +101,13 @@ class Budgets:
         """The arithmetic of what a preview would buy, which is set aside; empty without a limit.
         Raises GpusError where nothing fits.
         """
+        budget = await self.of(world, values)
+        if budget is None or not plan.candidates:
+            return ""
         from providers.engine import desired
         from providers.engine.desired import ClusterSpec
         from providers.engine.launch.buy import affordable
 
-        budget = await self.of(world, values)
-        if budget is None or not plan.candidates:
-            return ""
         now, name = world.clock.now(), str(values.get("cluster"))
         spec = ClusterSpec("", name, ask, setup, "", budget=budget)
         allowed = affordable(world, spec, plan)

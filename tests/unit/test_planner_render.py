@@ -176,7 +176,8 @@ def test_json_has_what_is_documented() -> None:
     assert set(documented.split()) <= set(first)
     assert (first["rank"], first["gpu_count"], first["price_usd_per_hour"]) == (1, 8, 26.11)
     assert {"offer", "rule", "wanted", "found"} == set(answer["rejections"][0])
-    assert len(answer["candidates"]) + len(answer["rejections"]) == len(OFFERS)
+    others = answer["summary"]["other_gpus"]
+    assert len(answer["candidates"]) + len(answer["rejections"]) + others == len(OFFERS)
     assert answer["summary"]["change_usd_per_hour"] == 6.11
     assert answer["summary"]["rejected_by_rule"] == {"adapter": 1, "price-known": 1}
 

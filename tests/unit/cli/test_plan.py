@@ -9,8 +9,8 @@ from tests.unit.cli.rig import run
 
 
 def test_plan_json_is_one_object_with_candidates_and_rejections(capsys) -> None:
-    """`gpus plan --json` answers candidates in order, each within the cap, and every other offer as
-    a rejection.
+    """`gpus plan --json` answers candidates in order, each within the cap, and every other offer of
+    the GPUs asked for as a rejection; those of other GPUs are counted.
     """
     code, out, err = run(
         capsys,
@@ -36,6 +36,8 @@ def test_plan_json_is_one_object_with_candidates_and_rejections(capsys) -> None:
     assert all(
         {"offer", "rule", "wanted", "found"} <= set(rejection) for rejection in answer["rejections"]
     )
+    assert all(rejection["rule"] != "gpu" for rejection in answer["rejections"])
+    assert answer["summary"]["other_gpus"] > 1_000
 
 
 def test_plan_text_and_markdown_name_the_chosen_place(capsys) -> None:
