@@ -87,7 +87,7 @@ def test_b29_preempted_and_deleted_is_gone_and_its_place_is_left_alone(rig, prov
     wanted, record = rig.made(provider)
     rig.preempt(record)
     assert rig.read(record) is None
-    assert rig.heard("was preempted and deleted")
+    assert rig.heard("is gone: preempted and deleted")
     (block,) = rig.world.journal.blocks("rehearsal")
     assert block.scope.covers(record.placement) and "taken back" in block.reason
     again = asyncio.run(operations.create(rig.world, wanted, "g2"))

@@ -51,7 +51,7 @@ def test_b29_a_lost_machine_is_bought_again_up_to_the_cap(project, tmp_path) -> 
     made.rehearse("preempt", "all")
     made.rehearse("advance", "2m")
     said = watch(made, "--once", "--max-buys", "2/h", "--log", str(log))
-    assert "bought train" in said and "was preempted" in said
+    assert "bought train" in said and "is gone: preempted" in said
     (second,) = made.machines()
     assert second["name"] != first
     made.rehearse("preempt", "all")

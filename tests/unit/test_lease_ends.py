@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,19 @@ def docker(here, words: str) -> None:
 
 def keepers(here, token: str) -> list[str]:
     return running(f"GPUS_KEEPER={here.folder}/leases/{token}/own")
+
+
+def kill_keepers(here, token: str) -> None:
+    """Also one that was only just begun; what has ended meanwhile needs no signal."""
+
+    def none_left() -> bool:
+        found = keepers(here, token)
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        return not found
+
+    until(none_left)
 
 
 @pytest.mark.long
@@ -67,9 +81,7 @@ def test_a_lease_stands_while_docker_does_not_tell_of_its_containers(here) -> No
 def test_a_keeper_that_was_killed_is_started_anew_by_whoever_looks(here) -> None:
     """So the lease ends with its `ttl` though nobody asks any more."""
     handle = here.take("token-kept", "sleep 300", ttl_s=4)
-    for pid in keepers(here, "token-kept"):
-        os.kill(int(pid), signal.SIGKILL)
-    until(lambda: not keepers(here, "token-kept"))
+    kill_keepers(here, "token-kept")
     here.status(handle)
     until(lambda: here.files() == ["logs/token-kept.log"])
 
@@ -78,8 +90,7 @@ def test_a_keeper_that_was_killed_is_started_anew_by_whoever_looks(here) -> None
 def test_a_finished_job_gives_its_lease_back_though_its_keeper_was_killed(here) -> None:
     """Nobody asks meanwhile."""
     here.take("token-done", f"until [ -e $HOME/go ]; do sleep 0.1; done; {DONE}; sleep 300")
-    for pid in keepers(here, "token-done"):
-        os.kill(int(pid), signal.SIGKILL)
+    kill_keepers(here, "token-done")
     (here.folder / "leases/token-done/own/home/go").touch()
     until(lambda: here.files() == ["logs/token-done.log"])
     until(lambda: not keepers(here, "token-done"), 5)

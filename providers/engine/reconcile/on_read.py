@@ -194,8 +194,7 @@ def _because(record: ClusterRecord) -> str:
 
 def _end(node: Node) -> str:
     """What became of a machine that is not there any more."""
-    return (
-        f"{node.handle.native_id.rsplit('/', 1)[-1]} ({node.zone or node.region}) was {node.detail}"
-        if node.detail
-        else f"{node.handle.native_id} is gone"
-    )
+    if not node.detail:
+        return f"{node.handle.native_id} is gone"
+    named = node.handle.native_id.rsplit("/", 1)[-1]
+    return f"{named} ({node.zone or node.region}) is gone: {node.detail}"
