@@ -110,6 +110,14 @@ class Adapter(Protocol):
 
 
 @runtime_checkable
+class LongPoll(Protocol):
+    """A cloud that holds its answer until an order has come to something."""
+
+    def long_poll(self, ticket: Ticket) -> Ticket:
+        """As `poll`, answered when there is news: within minutes, and at times at once."""
+
+
+@runtime_checkable
 class OffersByAsk(Protocol):
     """A market whose live offers depend on the declaration: its options, its disk, its ttl."""
 

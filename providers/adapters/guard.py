@@ -91,6 +91,17 @@ class Cloud:
 
     # What only some adapters have
 
+    @property
+    def long_polls(self) -> bool:
+        """Whether it can hold its answer until there is news."""
+        return isinstance(self.real, base.LongPoll)
+
+    def long_poll(self, ticket: Ticket) -> Ticket:
+        """See `base.LongPoll`; else as `poll`."""
+        with self._readable("long_poll"):
+            held = isinstance(self.real, base.LongPoll)
+            return self.real.long_poll(ticket) if held else self.real.poll(ticket)  # type: ignore[attr-defined]
+
     def offers_for(self, ask: Ask) -> Sequence[Offer] | None:
         """See `base.OffersByAsk`; else the same offers for every declaration."""
         with self._readable("offers_for"):

@@ -51,6 +51,7 @@ class Loopback:
     def __init__(self, name: str, store: Store, answer: Answering, base: str = "") -> None:
         self.store = store
         self.answer = answer
+        self.closing = threading.Event()
         self._http = _Http(self)
         self.url = f"http://127.0.0.1:{self._http.server_port}{base}"
         self._thread = threading.Thread(
@@ -63,6 +64,7 @@ class Loopback:
 
     def close(self) -> None:
         """Stops answering, on open connections too. What happened stays in the store."""
+        self.closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._http.hang_up()

@@ -71,6 +71,14 @@ class Store(Database):
             )
             return self.now()
 
+    def hold_at_most(self, seconds: float) -> None:
+        """Sets `hold_s`: 0 where the clock jumps, so that nothing happens while anybody waits."""
+        self.set_value("hold_s", repr(seconds))
+
+    def hold_s(self) -> float:
+        """How many real seconds a server holds an answer at most while there is no news."""
+        return float(self.value("hold_s") or "inf")
+
     # Stock
 
     def set_stock(

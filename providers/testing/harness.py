@@ -218,6 +218,7 @@ class StoreClock:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        store.hold_at_most(0.0)
 
     def now(self) -> float:
         """The world's moment."""

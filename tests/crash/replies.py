@@ -271,7 +271,7 @@ def calls_of(cloud: str, name: str) -> list[tuple[str, str]]:
             went = asyncio.run(experiment.step())
             assert not went, f"{cloud} {name}: nothing was broken, and it failed: {went}"
             verbs = {
-                method: verb
+                method: "GET" if method.endswith(".wait") else verb
                 for found, verb, method, *_ in requests(experiment.home)
                 if found == cloud
             }
@@ -322,6 +322,7 @@ class _Experiment:
         self.wire = wire.Wire(point.cloud)
         wire.attach(self.wire)
         self.store = open_store()
+        self.store.hold_at_most(0.0)
         self.store.set_latency("modal", "job", JOB_S)
         self.engine = Engine(self.cloud.settings)
         self.orphans = self.duplicates = self.stuck = 0

@@ -68,7 +68,9 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stor
 
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     monkeypatch.setattr(RehearsalClock, "sleep", jump)
-    yield open_store()
+    store = open_store()
+    store.hold_at_most(0.0)
+    yield store
     start.stop(tmp_path / "rehearsal.db")
 
 

@@ -47,6 +47,7 @@ class CloudRig:
     def __init__(self, path: Path) -> None:
         self.moment = 1_800_000_000.0
         self.store = Store(path / "rehearsal.db", clock=lambda: self.moment)
+        self.store.hold_at_most(0.0)
 
     def sleep(self, seconds: float) -> None:
         self.moment += seconds

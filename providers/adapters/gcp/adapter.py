@@ -1,7 +1,7 @@
 """Compute Engine behind the adapter protocol. Owns the flow of calls: submit, poll, settle,
 observe, find, delete, edit.
 
-Polls operations on the configured endpoint itself (no helper of a client, which would go to
+Waits for operations on the configured endpoint itself (no helper of a client, which would go to
 Google's own). Must not retry a creating call. Google's packages come in through `client` only.
 """
 
@@ -11,7 +11,13 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
-from providers.adapters.base import ConsoleLog, HasVolumes, OwnAccount, rehearsal_endpoint
+from providers.adapters.base import (
+    ConsoleLog,
+    HasVolumes,
+    LongPoll,
+    OwnAccount,
+    rehearsal_endpoint,
+)
 from providers.adapters.gcp import compile as native
 from providers.adapters.gcp import delivery, edits, grouping, lookup, refusals
 from providers.adapters.gcp import nodes as read
@@ -29,7 +35,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.model.ask import FLEX_START, RESERVATION
-from providers.model.machine import Handle, Ticket
+from providers.model.machine import QUEUED, Handle, Ticket
 from providers.model.worlds import LIVE, REHEARSAL
 
 if TYPE_CHECKING:
@@ -75,7 +81,7 @@ def _live(project: str, endpoint: str | None) -> Gcp:
     return Gcp(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint))
 
 
-class Gcp(ConsoleLog, OwnAccount, HasVolumes):
+class Gcp(LongPoll, ConsoleLog, OwnAccount, HasVolumes):
     """Compute Engine in one world and project. Safe from several threads."""
 
     def __init__(
@@ -155,17 +161,27 @@ class Gcp(ConsoleLog, OwnAccount, HasVolumes):
         """Asks for the operation; once it is over, looks at the machines themselves and compares
         them with the order.
         """
+        return self._stands(ticket)
+
+    def long_poll(self, ticket: Ticket) -> Ticket:
+        """As `poll`, when the operation is over: `zoneOperations.wait`. Whether a request is
+        queued is told first.
+        """
+        queues = ticket.order.candidates[0].capacity == FLEX_START and ticket.state != QUEUED
+        return self._stands(ticket, held=not queues)
+
+    def _stands(self, ticket: Ticket, *, held: bool = False) -> Ticket:
         order, known = ticket.order, dict(ticket.native)
         context = self.context(order)
         operation = lookup.operation_named(
-            self.client, known.get("scope", ""), known.get("operation", ""), context
+            self.client, known.get("scope", ""), known.get("operation", ""), context, held=held
         )
         if operation is not None and operation.get("status") != "DONE":
             queued = order.candidates[0].capacity == FLEX_START and any(
                 item.get("status") == "PENDING"
                 for item in lookup.made_for(self.client, order, context)
             )
-            return ticket._replace(state="queued" if queued else "waiting")
+            return ticket._replace(state=QUEUED if queued else "waiting")
         if operation is not None and operation.get("error"):
             raise delivery.refused(self.client, operation, order, context)
         made = lookup.made_for(self.client, order, context, thorough=True)

@@ -4,6 +4,7 @@ under a fingerprint and the wait until it is done.
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -188,7 +189,9 @@ def finish(
     scope: str,
     context: Context,
 ) -> None:
-    """Waits until an operation is done. Raises its refusal, or Transient after some time."""
+    """Waits until an operation is done, at Google where it can. Raises its refusal, or Transient
+    after some time.
+    """
     waited, pause = 0.0, 0.1
     while operation.get("status") != "DONE":
         if waited >= EDIT_WAIT_S:
@@ -197,11 +200,16 @@ def finish(
                 provider=PROVIDER,
                 code="TIMEOUT",
             )
-        sleep(pause)
-        waited, pause = waited + pause, min(pause * 1.6, 2.0)
-        found = lookup.operation_named(client, scope, str(operation.get("name", "")), context)
+        began = time.monotonic()
+        name = str(operation.get("name", ""))
+        found = lookup.operation_named(client, scope, name, context, held=True)
         if found is None:
             return
         operation = found
+        held_s = time.monotonic() - began
+        if operation.get("status") != "DONE" and held_s < pause:
+            # It answers early where it is overloaded.
+            sleep(pause - held_s)
+        waited, pause = waited + max(pause, held_s), min(pause * 1.6, 2.0)
     if operation.get("error"):
         raise from_operation(operation, context)

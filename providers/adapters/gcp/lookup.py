@@ -4,6 +4,7 @@ changes nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from providers.adapters.gcp import compile as native
@@ -23,26 +24,26 @@ LISTED_FROM = 8
 
 
 def operation_named(
-    client: Client, scope: str, name: str, context: Context
+    client: Client, scope: str, name: str, context: Context, *, held: bool = False
 ) -> dict[str, Any] | None:
-    """The operation, or None where Google no longer knows it (it forgets old ones)."""
+    """The operation, or None where Google no longer knows it (it forgets old ones).
+
+    `held`: Google answers when it is done, or at its own choice within two minutes; where no such
+    answer comes within the client's own time-out, it is asked plainly.
+    """
     if not name:
         return None
     kind, _, place = scope.partition("/")
-    project = client.project
-    if kind == "zones":
-        return client.get(
-            lambda service: service.zoneOperations().get(
-                project=project, zone=place, operation=name
-            ),
-            context,
-        )
-    return client.get(
-        lambda service: service.regionOperations().get(
-            project=project, region=place, operation=name
-        ),
-        context,
-    )
+    where = {"project": client.project, "operation": name}
+    where["zone" if kind == "zones" else "region"] = place
+
+    def operations(service: Any) -> Any:
+        return service.zoneOperations() if kind == "zones" else service.regionOperations()
+
+    if held:
+        with suppress(CloudError):
+            return client.get(lambda service: operations(service).wait(**where), context)
+    return client.get(lambda service: operations(service).get(**where), context)
 
 
 def operation_of(client: Client, token: str, scope: str, context: Context) -> dict[str, Any] | None:

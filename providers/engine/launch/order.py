@@ -7,6 +7,8 @@ that nothing was made. It decides nothing about other places: that is the walk's
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.journal import orders as order_table
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
     from providers.model.offer import Candidate
     from providers.remote.probe import Probe
+
+
+HELD_STEP_S = 0.2
+"""Real seconds between looks at the stop signal while a cloud holds its answer."""
 
 
 class Delivered(NamedTuple):
@@ -276,11 +282,13 @@ class Purchase:
     # Waiting for it
 
     async def _wait(self, ticket: Ticket, deadline: float) -> Ticket:
-        """Polls until the order is done. Raises the refusal, `_LateError`, `_UnknownError` or
+        """Looks until the order is done. Raises the refusal, `_LateError`, `_UnknownError` or
         HalfMade.
         """
-        adapter = self.adapter
-        polling, reported, waits_for = Polling(self.world, deadline, self.stop), False, None
+        # What answers when there is news is asked at once.
+        first = {"first_s": 0.0} if self.adapter.long_polls else {}
+        polling = Polling(self.world, deadline, self.stop, **first)
+        reported, waits_for = False, None
         while ticket.state != "done":
             if ticket.detail != waits_for:
                 waits_for = ticket.detail
@@ -294,7 +302,7 @@ class Purchase:
                 raise _LateError(ticket)
             await polling.pause()
             try:
-                polled = await self.world.call(adapter.name, adapter.poll, ticket)
+                polled = await self._look(ticket, deadline, polling)
             except (RateLimited, Transient) as error:
                 polling.put_off(error)
             except HalfMade:
@@ -314,6 +322,30 @@ class Purchase:
             if ticket.state != "done" and (self.stop.on or self.now >= deadline):
                 raise _LateError(ticket)
         return ticket
+
+    async def _look(self, ticket: Ticket, deadline: float, polling: Polling) -> Ticket:
+        """The ticket as it stands now, or once there is news where the cloud holds its answer;
+        as it was when this has to stop before.
+        """
+        world, adapter = self.world, self.adapter
+        call = world.begin_held(adapter.long_poll, ticket) if adapter.long_polls else None
+        if call is None:
+            return await world.call(adapter.name, adapter.poll, ticket)
+        began, told, loop = time.monotonic(), asyncio.Event(), asyncio.get_running_loop()
+
+        def tell(_: object) -> None:
+            # Long after it was left, nobody may be there any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(told.set)
+
+        call.add_done_callback(tell)
+        while not call.done() and not self.stop.on and self.now < deadline:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), HELD_STEP_S)
+        if not call.done():
+            return ticket
+        polling.held(time.monotonic() - began)
+        return await world.wait_for(adapter.name, call)
 
     async def _finish(self, ticket: Ticket, deadline: float) -> Delivered | Unobserved:
         """Waits until the machines are made, compares them with the order, and makes them ready."""

@@ -94,17 +94,21 @@ class Polling:
         first_s: float = _FIRST_S,
     ) -> None:
         self._world, self._deadline, self._stop_signal = world, deadline, stop_signal
-        self._next_s = first_s
+        self._next_s, self._held_s = first_s, 0.0
 
     def put_off(self, error: Exception) -> None:
         """Makes the next pause as long as a cloud's refusal asks for."""
-        self._next_s = max(self._next_s, getattr(error, "retry_after_s", 0.0))
+        self._next_s, self._held_s = max(self._next_s, getattr(error, "retry_after_s", 0.0)), 0.0
+
+    def held(self, seconds: float) -> None:
+        """Takes off the next pause how long a cloud has held its last answer."""
+        self._held_s = seconds
 
     async def pause(self) -> None:
         """Waits until the next look is due."""
         left = max(0.0, self._deadline - self._world.clock.now())
-        await pause(self._world, min(self._next_s, left), self._stop_signal)
-        self._next_s = min(self._next_s * _GROWTH, _MOST_S)
+        await pause(self._world, min(self._next_s - self._held_s, left), self._stop_signal)
+        self._next_s, self._held_s = min(self._next_s * _GROWTH or _FIRST_S, _MOST_S), 0.0
 
 
 async def repeated(

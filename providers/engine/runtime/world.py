@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 CALLS_AT_ONCE = 16
+HELD_AT_ONCE = 32
+"""So many answers a cloud may hold at once: each takes a thread and a connection."""
 CALL_LIMIT_S = 120.0
 """Real seconds after which a single cloud call counts as lost. Every adapter sets shorter ones on
 its sockets; this is the last resort.
@@ -181,6 +183,7 @@ class World:
         self._connecting: dict[str, threading.Lock] = {}
         self._journal: Journal | None = None
         self._drafted = False
+        self._holds = threading.BoundedSemaphore(HELD_AT_ONCE)
         self._pool: ThreadPoolExecutor | None = None
 
     def is_played(self, provider: str, account: Account | None = None) -> bool:
@@ -337,6 +340,16 @@ class World:
 
                 self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="gpus-cloud")
             return self._pool.submit(function, *arguments)
+
+    def begin_held(self, function: Callable[..., T], *arguments: Any) -> Future[T] | None:
+        """Starts a call whose answer the cloud may hold for minutes, in a thread that holds up
+        nobody's end; None where as many are held as may be.
+        """
+        if not self._holds.acquire(blocking=False):
+            return None
+        future = _aside(function, *arguments)
+        future.add_done_callback(lambda _: self._holds.release())
+        return future
 
     async def call(self, provider: str, function: Callable[..., T], *arguments: Any) -> T:
         """The result of a blocking, reading or repeatable cloud call, run in the world's own

@@ -84,32 +84,32 @@ def _aggregated(call: Call, items: Scoped, kind: str, key: str) -> Json:
 # Operations
 
 
-def _scope(call: Call) -> str:
+def scope(path: dict[str, str]) -> str:
+    """Where a call's path is: `zones/Z`, `regions/R` or `global`. Pure."""
     return (
-        f"zones/{call.path['zone']}"
-        if "zone" in call.path
-        else f"regions/{call.path['region']}"
-        if "region" in call.path
+        f"zones/{path['zone']}"
+        if "zone" in path
+        else f"regions/{path['region']}"
+        if "region" in path
         else "global"
     )
 
 
 def _operation(call: Call) -> Json:
-    found = call.rows.operations(
-        call.project, "scope = ? AND name = ?", (_scope(call), call.path["operation"])
-    )
+    where, name = scope(call.path), call.path["operation"]
+    found = call.rows.operations(call.project, "scope = ? AND name = ?", (where, name))
     if not found:
-        raise missing(f"projects/{call.project}/{_scope(call)}/operations/{call.path['operation']}")
+        raise missing(f"projects/{call.project}/{where}/operations/{name}")
     return found[0]
 
 
 def _operations(call: Call) -> Json:
-    scope = _scope(call)
+    where = scope(call.path)
     return _page(
         call,
-        [(scope, item) for item in call.rows.operations(call.project, "scope = ?", (scope,))],
+        [(where, item) for item in call.rows.operations(call.project, "scope = ?", (where,))],
         "operationList",
-        f"{scope}/operations",
+        f"{where}/operations",
     )
 
 
@@ -159,8 +159,9 @@ HANDLERS: dict[str, Callable[[Call], Json]] = {
     "instances.getSerialPortOutput": vms.serial_port,
     "instances.setLabels": vms.set_labels,
     "instances.setMetadata": vms.set_metadata,
-    **{f"{scope}Operations.get": _operation for scope in ("zone", "region", "global")},
-    **{f"{scope}Operations.list": _operations for scope in ("zone", "region")},
+    **{f"{kind}Operations.get": _operation for kind in ("zone", "region", "global")},
+    **{f"{kind}Operations.wait": _operation for kind in ("zone", "region")},
+    **{f"{kind}Operations.list": _operations for kind in ("zone", "region")},
     "machineTypes.get": things.machine_type,
     "regions.get": things.region,
     "regions.list": lambda call: _page(call, things.regions(call), "regionList", "regions"),

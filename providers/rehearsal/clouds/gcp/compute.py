@@ -44,6 +44,22 @@ def _settle(store: Store, db: sqlite3.Connection) -> None:
     place.settle(Rows(store, db, store.now()))
 
 
+def _pending(store: Store, method: str, path: dict[str, str]) -> bool:
+    """Whether the operation that a call waits for goes on."""
+    if not method.endswith("Operations.wait"):
+        return False
+    row = store.connection().execute(
+        "SELECT done FROM gcp_operation WHERE project = ? AND scope = ? AND name = ?",
+        (path["project"], calls.scope(path), path["operation"]),
+    )
+    found = row.fetchone()
+    if found is not None and found[0] is None:
+        # A queued request is decided by whoever looks.
+        with store.transaction() as db:
+            _settle(store, db)
+    return found is not None and (found[0] is None or float(found[0]) > store.now())
+
+
 def _about(request: Request) -> tuple[list[str], list[str]]:
     rows = Rows(request.store, request.db, request.store.now())
     return _places(request.path, request.body), _machine_types(rows, request.path, request.body)
@@ -123,4 +139,4 @@ def _machine_types(rows: Rows, path: dict[str, str], body: Json) -> list[str]:
     return [kind.rsplit("/", 1)[-1] for kind in named if kind]
 
 
-CLOUD = Cloud(PROVIDER, SCHEMA, COMPUTE, _settle, _about, _work, _refused)
+CLOUD = Cloud(PROVIDER, SCHEMA, COMPUTE, _settle, _about, _work, _refused, pending=_pending)

@@ -26,8 +26,8 @@ SERVED = {
         " getSerialPortOutput"
     ),
     "regionInstances": "bulkInsert",
-    "zoneOperations": "get list",
-    "regionOperations": "get list",
+    "zoneOperations": "get list wait",
+    "regionOperations": "get list wait",
     "globalOperations": "get",
     "machineTypes": "get",
     "regions": "get list",

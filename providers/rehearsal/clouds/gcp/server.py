@@ -5,6 +5,7 @@ and its answers. Owns Server and Cloud.
 from __future__ import annotations
 
 import json
+import time
 from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from providers.rehearsal.http import Headers
     from providers.rehearsal.scenario import Fault
     from providers.rehearsal.store import Store
+
+HOLD_S, HOLD_STEP_S = 120.0, 0.05
+"""`zoneOperations.wait` answers after two minutes at the latest, in real seconds; between looks."""
 
 
 class Request(NamedTuple):
@@ -51,6 +55,8 @@ class Cloud(NamedTuple):
     work: Callable[[Request], Json]
     refused: Callable[[Fault], Reply | None]
     told: Callable[[Refusal], Json] = Refusal.body
+    pending: Callable[[Store, str, dict[str, str]], bool] = lambda *_: False
+    """Whether the answer to a call of this method and path is held for now."""
 
 
 class Server(Loopback):
@@ -76,9 +82,19 @@ class Server(Loopback):
         except Refusal as refusal:
             self.store.log(self.cloud.provider, verb, name, parts.path, refusal.status)
             return reply(refusal.status, self.cloud.told(refusal))
+        self._hold(name, path)
         logged = Logged(self.cloud.provider, verb, name, parts.path)
         begin = partial(self._begin, method, path, query, body if method.request else {})
         return serve(self.store, logged, begin)
+
+    def _hold(self, method: str, path: dict[str, str]) -> None:
+        """Lets the caller wait while the cloud has no news for it, at most `HOLD_S`."""
+        until: float | None = None
+        while self.cloud.pending(self.store, method, path):
+            now = time.monotonic()
+            until = now + min(HOLD_S, self.store.hold_s()) if until is None else until
+            if now >= until or self.closing.wait(HOLD_STEP_S):
+                return
 
     def _begin(
         self, method: Method, path: dict[str, str], query: Json, body: Json, db: sqlite3.Connection
