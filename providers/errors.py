@@ -99,6 +99,32 @@ def with_words(message: str, words: str) -> str:
     )
 
 
+def in_words(path: str) -> str:
+    """A property path as people say it: `the second fallback` for `fallback[1]`, `train: spot of
+    the first fallback` for `train.fallback[0].spot`; any other as it is.
+    """
+    if "[" not in path:
+        return path
+    import re
+
+    found = re.fullmatch(
+        r"((?P<whole>.+)\.)?(?P<list>fallback|gpu)\[(?P<at>\d)\](\.(?P<rest>.+))?",
+        path,
+    )
+    if found is None:
+        return path
+    what = "fallback" if found["list"] == "fallback" else "choice of gpu"
+    rest = f"{found['rest']} of " if found["rest"] else ""
+    whole = f"{found['whole']}: " if found["whole"] else ""
+    return f"{whole}{rest}the {_ORDINALS[int(found['at'])]} {what}"
+
+
+_ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth"),
+    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+)
+
+
 class Problem(NamedTuple):
     """One fault of a declaration. `path` is the property path, as in `fallback[1].gpu`. As text it
     is one line of printable characters, whatever was found.
@@ -113,9 +139,8 @@ class Problem(NamedTuple):
         path, wanted, found, todo = (
             printable(part if len(part) <= _PART_MAX else f"{part[:_PART_MAX]}...") for part in self
         )
-        text = (
-            f"{path}: wanted {wanted}, found {found}" if path else f"wanted {wanted}, found {found}"
-        )
+        text = f"wanted {wanted}, found {found}"
+        text = f"{in_words(path)}: {text}" if path else text
         return f"{text}; {todo}" if todo else text
 
 

@@ -221,7 +221,7 @@ MODAL_CORES, MODAL_GIB = Decimal("0.125"), Decimal("0.125")
 Use above it is billed on top.
 """
 
-_MODAL_LEFT_OUT = "CPU and memory used above that; a chosen region (x1.5 or x1.75); volumes"
+_MODAL_LEFT_OUT = "CPU and memory beyond the reserved; choosing a region (50 or 75 % more); volumes"
 
 
 def modal(made: Made, folder: Path) -> None:

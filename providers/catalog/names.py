@@ -404,6 +404,12 @@ def meaning(name: str) -> str:
     return MEANINGS.get(name, "")
 
 
+def told_apart(gpu_type: str) -> str:
+    """`40 GB` for a model whose name does not say which of two sizes it has; else empty."""
+    is_shared = any(len(sizes) > 1 and gpu_type in sizes for sizes in BY_MEMORY.values())
+    return f"{_MODELS[gpu_type].memory_gib:g} GB" if is_shared and "GB" not in gpu_type else ""
+
+
 def with_count(text: str) -> str:
     """`H100:8` for a text that says a known type and a count in another way (`8xH100`, `H100*8`,
     `H100-8`); empty for any other text. Pure.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _LABELS = (
     ("bold", r"^>.*"),
-    ("bold cyan", r"^[a-z][a-z_ ]{0,10}(?= {2,}\S)|^instead of"),
-    ("bold yellow", r"^(?:warning|cheaper|suspect|left out)(?= )"),
+    ("bold cyan", r"^[a-z][a-z_ ]{0,10}(?= {2,}\S)|^instead of|^if sold out"),
+    ("bold yellow", r"^(?:warning|cheaper|suspect|left out|watch out)(?= )"),
 )
 _WORDS = (
     ("green", r"[-+]?\$\d[\d,.]*(?:/h|/month)?"),

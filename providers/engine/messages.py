@@ -83,14 +83,14 @@ def line(number: int, candidates: Sequence[Candidate], *, machine: bool = False)
     """
     first, placed = candidates[0], candidates[0].placement
     zones = list(dict.fromkeys(candidate.zone for candidate in candidates if candidate.zone))
-    regions = list(dict.fromkeys(candidate.region for candidate in candidates))
+    regions = list(dict.fromkeys(each.placement._replace(zone="").where for each in candidates))
     where = (
         zones[0]
         if len(zones) == 1
         else ", ".join(regions) + (f" ({len(zones)} zones)" if zones else "")
     )
     price = f" {per_hour(first.micro_usd)}" if first.micro_usd is not None else ""
-    machines = list(dict.fromkeys(each.machine_type for each in candidates)) if machine else []
+    machines = list(dict.fromkeys(each.placement.machine for each in candidates)) if machine else []
     kind = f" {machines[0]}" if len(machines) == 1 else f" {len(machines)} types" * bool(machines)
     what = f"{placed.times}{placed.gpu} {first.capacity}{price}"
     return f"#{number} {first.provider} {where}{kind} {what}"

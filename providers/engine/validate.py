@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.engine.market.mounting import shared
 from providers.engine.stack_config import is_encrypted
-from providers.errors import Problem, SpecError
+from providers.errors import Problem, SpecError, in_words
 from providers.model import secret
 from providers.model.stack import KEYS, RESERVED
 
@@ -70,7 +70,7 @@ def _twice(ask: Ask) -> list[Problem]:
                 Problem(
                     entry.path,
                     "a choice that is not listed yet",
-                    f"the same as {first[key]}",
+                    f"the same as {in_words(first[key])}",
                     "remove it",
                 )
             )

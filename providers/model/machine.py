@@ -285,9 +285,10 @@ class Attempt(NamedTuple):
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        where = ",".join(self.zones) if self.zones else self.region
+        placed = Placement(machine_type="".join(self.machine_types[:1]), region=self.region)
+        where = ",".join(self.zones) if self.zones else placed.where
         why = f" {self.code}" if self.code and self.outcome != "acquired" else ""
-        machine = f" {self.machine_types[0]}" if len(self.machine_types) == 1 else ""
+        machine = f" {placed.machine}" if len(self.machine_types) == 1 else ""
         return (
             f"#{self.number} {self.provider} {where}{machine} {self.gpu} {self.capacity}:"
             f" {self.outcome}{why}"

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from providers.model.money import usd
 from providers.model.placement import Placement, Price
 
+AT_MOST = "at most "
+"""How the parts of a price begin that is paid only while all of them are busy."""
+
 
 class Term(NamedTuple):
     """The window that an offer is for, in seconds since the epoch, and what all nodes cost for all
@@ -57,6 +60,13 @@ class Offer(NamedTuple):
     restriction: str = ""
     term: Term | None = None
     """The window that it is for; None for capacity by the hour."""
+
+    @property
+    def by_use(self) -> bool:
+        """Whether its price is what all that may run at once costs: less runs, and is billed, when
+        there is less to do.
+        """
+        return self.parts.removeprefix("(").startswith(AT_MOST)
 
     @property
     def id(self) -> str:

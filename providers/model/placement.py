@@ -23,8 +23,14 @@ class Placement(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The zone, else the region."""
-        return self.zone or self.region
+        """The zone, else the region, in words."""
+        return self.zone or ("any region" if self.region == "any" else self.region)
+
+    @property
+    def machine(self) -> str:
+        """`a3-highgpu-8g`; `container` where the type says only how many GPUs it has."""
+        kind, _, count = self.machine_type.partition("-")
+        return kind if kind == "container" and count.isdecimal() else self.machine_type
 
     @property
     def times(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from providers.errors import Problem, SpecError
+from providers.errors import Problem, SpecError, in_words
 from providers.model import ask as asks
 from providers.model.ask import Capacity, Choice
 from providers.model.duration import seconds_of
@@ -61,7 +61,7 @@ def choices_of(cluster: ClusterFields) -> tuple[list[Choice], list[Problem]]:
                 Problem(
                     entry.path,
                     "a choice that is not listed yet",
-                    f"the same as {places[key]}",
+                    f"the same as {in_words(places[key])}",
                     "remove it",
                 )
             )

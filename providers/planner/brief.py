@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.catalog import names
+from providers.model.ask import SPOT
 from providers.model.money import per_hour
-from providers.planner import outlook, render, rules
+from providers.model.note import COSTS, STOPS, urgency
+from providers.planner import outlook, render, rules, suggest
 from providers.planner.describe import capacity_text, place_text, run_text, work_text
-from providers.planner.summary import summarize
+from providers.planner.summary import ProviderRow, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,18 +20,21 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
-    from providers.planner.summary import CurrentCost, PlanSummary, ProviderRow
+    from providers.planner.summary import CurrentCost, PlanSummary
 
 LINES = 12
 """How many lines one cluster has, as long as only what is of further use is left out of them."""
 _HEAD = 11
+_STOPS = "watch out"
+"""What notes on what will not work are called."""
 _ASKED_LINES = 2
 _WORK = 67
 """How much is said of what runs: one line of 80 columns."""
-_OTHERS = (2, 1)
+_OTHERS = (2, 1, 0)
 """How many other providers' best places are shown where there are too many lines."""
 _PRICED, _EXPECTED, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 3, 6
-_RANKS = {"spot": 0, "left alone": 4, "left out": 5, "suspect": 5}
+_LEFT_OUT_TOO = 4
+_RANKS = {"spot": 0, "left alone": 4, "not at": 5, "suspect": 5}
 """What stands there only if there is room, the least number first; everything else always does."""
 
 
@@ -65,8 +71,19 @@ def as_text(
         rows = list(_bought(plan, summary, best, others, likely))
         lines = [*head, *_fitted(rows, details, LINES - len(head), width)]
         if len(lines) <= LINES:
-            break
-    return "\n".join(lines)
+            return "\n".join(lines)
+    return "\n".join([*head, *_fitted(_clipped(rows, width), details, LINES - len(head), width)])
+
+
+def _clipped(rows: Sequence[_Row], width: int) -> list[_Row]:
+    """The rows with one line of each note that stops something."""
+    most = width - _HEAD - 3
+    return [
+        row._replace(text=f"{row.text[:most]}…")
+        if row.name == _STOPS and len(row.text) > most
+        else row
+        for row in rows
+    ]
 
 
 def _fitted(rows: Sequence[_Row], details: str, most: int, width: int) -> list[str]:
@@ -99,24 +116,41 @@ def _bought(
     """
     if work := work_text(plan.ask, _WORK):
         yield _Row("runs", work, _RUNS)
+    chosen = next(row for row in summary.per_provider if row.candidate is best)
+    notes = sorted(chosen.notes, key=urgency)
     yield from _purchase("buys", plan, best)
+    yield from (_Row(_STOPS, text) for text in notes if urgency(text) == STOPS)
     if likely:
         yield _Row("expected", likely, _EXPECTED)
-    others = [row for row in summary.per_provider if row.candidate is not best and not row.refused]
-    texts = [_other(row) for row in others[:most]]
-    if more := len(plan.candidates) - 1 - len(texts):
-        texts.append(f"{more:,} more place{'s' if more > 1 else ''}")
-    yield from (_Row("" if index else "or", text) for index, text in enumerate(texts))
+    if after := _next(plan, summary):
+        yield _Row("if sold out", after)
+    told = plan.candidates[:2]
+    others = [row for row in summary.per_provider if row.candidate not in told and not row.refused]
+    for index, row in enumerate(others[:most]):
+        yield _Row("" if index else "elsewhere", _other(row))
     if passed := _passed_over(plan, best.entry):
         yield _Row("instead of", passed)
-    for name, text in summary.facts:
-        if name != "worst case":
-            yield _Row(name, text, _RANKS.get(name))
-    chosen = next(row for row in summary.per_provider if row.candidate is best)
-    for index, text in enumerate(chosen.notes):
-        is_smaller = chosen.smaller and not index
-        yield _Row("note", text, _SMALLER if is_smaller else _PRICED if "$" in text else _NOTE)
+    facts = [(name, text) for name, text in summary.facts if name != "worst case"]
+    for index, (name, text) in enumerate(facts):
+        is_more = name == "left out" and index > 0 and facts[index - 1][0] == name
+        yield _Row(name, text, _LEFT_OUT_TOO if is_more else _RANKS.get(name))
+    for text in notes:
+        if urgency(text) != STOPS:
+            is_smaller = chosen.smaller and text == chosen.notes[0]
+            rank = _PRICED if urgency(text) == COSTS else _NOTE
+            yield _Row("note", text, _SMALLER if is_smaller else rank)
     yield from (_Row("warning", text) for text in summary.warnings)
+
+
+def _next(plan: Plan, summary: PlanSummary) -> str:
+    """What an `up` tries where the first place has no room; nothing where it is the only one."""
+    if len(plan.candidates) < 2:
+        return ""
+    after = plan.candidates[1]
+    more = len(plan.candidates) - 2
+    rest = f", then {more:,} more place{'s' if more > 1 else ''}" if more else ""
+    own = (row for row in summary.per_provider if row.candidate is after)
+    return f"{_other(next(own, ProviderRow(after, '')))}{rest}"
 
 
 def _kept(plan: Plan, current: CurrentCost, best: Candidate) -> Iterator[_Row]:
@@ -132,8 +166,11 @@ def _kept(plan: Plan, current: CurrentCost, best: Candidate) -> Iterator[_Row]:
 
 def _purchase(name: str, plan: Plan, best: Candidate) -> Iterator[_Row]:
     """The first place, its price, and the most that it may come to."""
-    yield _Row(name, place_text(best))
+    size = names.told_apart(best.gpu_type)
+    yield _Row(name, f"{place_text(best)}{f', {size} per GPU' if size else ''}")
     yield _Row("price", _price(plan.ask, best) + _more(best))
+    if best.capacity == SPOT:
+        yield _Row("spot", outlook.taken_back(best))
     dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
     if dearest.micro_usd != best.micro_usd:
         yield _Row("at worst", f"{_price(plan.ask, dearest, short=True)}: {_place(dearest)}")
@@ -146,7 +183,7 @@ def _place(candidate: Candidate) -> str:
 
 
 def _other(row: ProviderRow) -> str:
-    """`modal any H100:8 on-demand $31.61/h (0.25 vCPUs, 0.125 GiB)`: CPU and memory only
+    """`modal any region H100:8 on-demand $31.61/h (0.25 vCPUs, 0.125 GiB)`: CPU and memory only
     where they are much less than elsewhere.
     """
     other = row.candidate
@@ -156,7 +193,7 @@ def _other(row: ProviderRow) -> str:
 
 
 def _price(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:
-    """`$9.71/h, $194.20 for its ttl of 20h`; a month where nothing ends it."""
+    """`$9.71/h, $194.20 if it runs 20h (ttl)`; a month where nothing ends it."""
     run = run_text(ask, candidate, short=short)
     return f"{per_hour(candidate.micro_usd)}{f', {run}' if run else ''}"
 
@@ -175,13 +212,13 @@ def _passed_over(plan: Plan, chosen: int) -> str:
     """
     texts = []
     acceptable = {each.entry for each in plan.candidates}
+    told = suggest.left_out(plan)
     for index, entry in enumerate(plan.ask.entries[:chosen]):
-        if index in acceptable:
+        if index in acceptable or entry.path in told:
             continue
         counts = plan.counted(index)
         why = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
         texts.append(
-            f"{rules.title(entry)}:{entry.gpu_count}: no place is acceptable"
-            f" ({why or 'none is listed'})"
+            f"{rules.title(entry)}:{entry.gpu_count} ({f'refused: {why}' if why else 'no place'})"
         )
-    return "; ".join(texts)
+    return ", ".join(texts)

@@ -388,20 +388,36 @@ def _nobody(
     """(found, what to do) where none of the allowed providers sells a GPU; `sellers` are those who
     do.
     """
-    title, todo = rules.title(entry), []
-    if near := near_hardware(entry, ask, offers, markets):
+    hint = sellers_hint(entry, ask, sellers, markets)
+    todo = [hint] if hint else []
+    asked = {gpu for each in ask.entries for gpu in rules.types(each)}
+    if near := [gpu for gpu in near_hardware(entry, ask, offers, markets) if gpu not in asked]:
         more = f" (also near: {', '.join(near[1:])})" if near[1:] else ""
-        todo.append(f"{near[0]} is; nothing is swapped unless it is listed as a fallback{more}")
-    if sellers - markets:
-        todo.append(f"{title} is sold at {', '.join(sorted(sellers))}")
-    elif markets.difference(ask.providers) and all(names.is_gpu(gpu) for gpu in rules.types(entry)):
-        have = "have it" if sellers else "may have it"
-        consent = "" if ask.providers else ", or set marketplaces: true"
-        todo.append(
-            f"strangers' hosts {have}: add {' or '.join(sorted(sellers or markets))} to"
-            f" providers{consent}"
-        )
-    return "not offered" if sellers or ask.providers else "nobody here sells it", "; ".join(todo)
+        todo.append(f"list {near[0]} as a fallback: nothing is swapped by itself{more}")
+    return "not offered" if sellers or ask.providers else "nobody here sells it", "; or ".join(todo)
+
+
+def sellers_hint(
+    entry: Choice, ask: Ask, sellers: Collection[str], markets: Collection[str]
+) -> str:
+    """Who sells a GPU that none of the allowed providers has, and the line to write; empty where
+    nobody does.
+    """
+    title = rules.title(entry)
+    others = sorted({*sellers}.difference(markets, ask.providers))
+    if others:
+        line = f"providers: [{', '.join([*ask.providers, *others])}]"
+        return f"{title} is sold at {', '.join(others)}: write {line}"
+    hosts = sorted({*(sellers or markets)}.difference(ask.providers))
+    if not hosts or not all(names.is_gpu(gpu) for gpu in rules.types(entry)):
+        return ""
+    have = "have it" if sellers else "may have it"
+    line = (
+        f"providers: [{', '.join([*ask.providers, *hosts])}]"
+        if ask.providers
+        else f"marketplaces: true, or add {' or '.join(hosts)} to providers"
+    )
+    return f"strangers' hosts {have}: write {line}"
 
 
 def near_hardware(

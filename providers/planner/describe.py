@@ -91,12 +91,11 @@ def meanings(ask: Ask) -> list[str]:
 
 def place_text(candidate: Candidate) -> str:
     """`gcp us-central1-a 2 x a3-highgpu-8g H100:8 spot`."""
-    place = candidate.zone or candidate.region
     return " ".join(
         part
         for part in (
             candidate.provider,
-            place,
+            candidate.placement.where,
             machine_text(candidate),
             gpu_text(candidate),
             capacity_text(candidate),
@@ -107,11 +106,7 @@ def place_text(candidate: Candidate) -> str:
 
 def machine_text(candidate: Candidate) -> str:
     """`2 x a3-highgpu-8g`."""
-    return (
-        f"{candidate.nodes} x {candidate.machine_type}"
-        if candidate.nodes > 1
-        else candidate.machine_type
-    )
+    return f"{candidate.placement.times}{candidate.placement.machine}"
 
 
 def size_text(offer: Offer) -> str:
@@ -168,18 +163,19 @@ def change_line(now_micro: int | None, new_micro: int | None, what: str = "") ->
 
 
 def run_text(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:
-    """`$194.15 for its ttl of 20h`, `$64,598/month` where nothing ends it; empty for a job without
-    a limit, which ends when its work is done.
+    """`$194.15 if it runs 20h (ttl)`, `$64,598/month` where nothing ends it; empty for a job
+    without a limit, which ends when its work is done.
     """
     if candidate.offer.term is not None:
         whole = usd(candidate.offer.term.upfront_micro_usd)
         return f"${whole:,.2f}" + ("" if short else " for the block")
     ttl_s, micro = ask.entries[candidate.entry].ttl_s, candidate.micro_usd
     if not ttl_s:
-        return "" if ask.kind == "job" else per_month(micro)
+        busy = " if always busy" if candidate.offer.by_use else ""
+        return "" if ask.kind == "job" else f"{per_month(micro)}{busy}"
     if micro is None:
         return "no price"
-    limit = "" if short else f" for its ttl of {duration.text(ttl_s)}"
+    limit = "" if short else f" if it runs {duration.text(ttl_s)} (ttl)"
     return f"${usd(micro) * ttl_s / 3_600:,.2f}{limit}"
 
 
@@ -200,7 +196,7 @@ def run_cells(ask: Ask, candidates: Sequence[Candidate]) -> tuple[str, list[str]
     ]
     return (
         "$/run" if limited else "$/month",
-        [text.removeprefix("$").removesuffix("/month") for text in cells],
+        [text.partition("/month")[0].removeprefix("$") for text in cells],
     )
 
 

@@ -24,7 +24,7 @@ _SURE = 0.99
 
 
 def row(plan: Plan, width: int) -> str:
-    """`about $10.05/h, ready in 5m, assumed; rank: expected: $9.80/h in 4m`, at most so wide; empty
+    """`about $10.05/h, ready in 5m (a guess); $9.80/h with rank: expected`, at most so wide; empty
     where there is one place and nothing was measured there.
     """
     found = plan.expected
@@ -33,15 +33,24 @@ def row(plan: Plan, width: int) -> str:
     if _by_calendar(found):
         return ""
     head = f"about {per_hour(round(found.micro_usd))}, ready in {_time(found.seconds)}"
-    sure = "" if found.chance >= _SURE else f" if there is room ({found.chance:.0%})"
-    basis = ", measured" if measured(plan, found) else ", assumed"
+    by = "by your tries" if measured(plan, found) else "a guess"
+    room = "" if found.chance >= _SURE else f" if there is room ({found.chance:.0%}, {by})"
     other = plan.ranked(EXPECTED).expected if plan.ask.rank != EXPECTED else None
+    told = f"{head}{room or f' ({by})'}"
     if other is None or _figures(other) == _figures(found):
-        return f"{head}{sure}{basis}"
-    more = f"; rank: expected: {_figures(other)}"
-    told = f"{head}{sure}{basis}"
-    texts = (f"{told}{more}", f"{head}{basis}{more}", f"{head}{more}", told)
+        return told
+    more = f"; {_instead(found, other)} with rank: expected"
+    texts = (f"{told}{more}", f"{head} ({by}){more}", f"{head}{more}", told)
     return next((text for text in texts if len(text) <= width), texts[-1])
+
+
+def _instead(found: Expected, other: Expected) -> str:
+    """What of another order's price and time is not that of this one."""
+    price, wait = _figures(other).split(" in ")
+    is_dearer, was_wait = per_hour(round(found.micro_usd)) != price, _time(found.seconds)
+    return " ".join(
+        [*([price] if is_dearer else []), *([f"in {wait}"] if wait != was_wait else [])]
+    )
 
 
 def _by_calendar(found: Expected) -> bool:
@@ -70,12 +79,13 @@ def lines(plan: Plan) -> Iterator[str]:
     places = len(plan.candidates)
     of = f"one of {places:,} places has" if places > 1 else "the place has"
     yield f"about {_figures(found)}, if {of} room ({found.chance:.1%})"
-    yield "chance to come there x of room x price = share; refused after, runs in"
+    yield "of each: chance that it is asked x chance of room x price = its share of that"
     tried = plan.terms.tried or expected.Tried()
     for step in found.steps:
         yield _step(step, known=tried.measured(step.candidate.provider))
     for name, other in _orders(plan):
-        yield f"rank: {name}: about {_figures(other)}, first {_place(other.steps[0].candidate)}"
+        first = _place(other.steps[0].candidate)
+        yield f"with rank: {name}: about {_figures(other)}, first {first}"
     if (best := plan.best) is not None and best.capacity == SPOT:
         yield loss_text(plan, best)
 
@@ -132,6 +142,13 @@ def loss_text(plan: Plan, spot: Candidate) -> str:
     )
 
 
+def taken_back(spot: Candidate) -> str:
+    """`may be taken back at any time; 5 to 10 % were within a month`."""
+    known = _losses(spot)
+    how_often = "" if known is None else f"; {_range(known.least, known.most)} were within a month"
+    return f"may be taken back at any time{how_often}"
+
+
 def _losses(candidate: Candidate) -> spot_losses.Losses | None:
     if candidate.capacity != SPOT:
         return None
@@ -155,16 +172,17 @@ def _orders(plan: Plan) -> Iterator[tuple[str, Expected]]:
 def _step(step: Step, *, known: bool) -> str:
     chance, each = step.chance, step.candidate
     basis = (
-        "assumed"
+        "a guess"
         if not known
-        else "near it"
+        else "by tries near it"
         if chance.tries < _FEW
-        else f"{chance.tries:.1f} tries"
+        else f"by {chance.tries:.1f} tries"
     )
     share = per_hour(round(step.reached * chance.chance * (each.micro_usd or 0)))
     return (
         f"#{each.rank} {step.reached:.0%} x {chance.chance:.0%} x {per_hour(each.micro_usd)} ="
-        f" {share}; {_time(step.refused_s)}, {_time(step.runs_s)} ({basis}): {_place(each)}"
+        f" {share}; refused in {_time(step.refused_s)}, runs in {_time(step.runs_s)} ({basis}):"
+        f" {_place(each)}"
     )
 
 

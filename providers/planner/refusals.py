@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.model.placement import Placement
 from providers.planner import rules
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ class Example(NamedTuple):
         the plan.
         """
         offer = self.offer
+        placed = Placement(*offer[:4])
         return (
-            f"{self.found}: {offer.provider} {offer.zone or offer.region} {offer.machine_type}"
+            f"{self.found}: {offer.provider} {placed.where} {placed.machine}"
             f" {offer.gpu_type}:{offer.gpu_count:g} {offer.capacity}"
         )
 

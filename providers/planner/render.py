@@ -245,7 +245,7 @@ class _Table(NamedTuple):
         rows = [
             (
                 each.provider,
-                each.zone or each.region,
+                each.placement.where,
                 machine_text(each),
                 gpu_text(each),
                 capacity_text(each),

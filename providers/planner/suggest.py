@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.errors import in_words
 from providers.model.ask import PRICE, SPOT, Capacity
 from providers.model.money import per_hour
-from providers.planner import rules
+from providers.planner import check, rules
 from providers.planner.describe import place_text, size_text
 from providers.planner.refusals import examples
 
@@ -110,14 +111,10 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
     """(topic, text) of what should be known beside the candidates: choices that nobody sells, what
     another choice or a marketplace would save, cheaper places that are left alone, doubtful prices.
     """
-    out = [
-        ("left out", f"{problem.path}: {problem.wanted}: {problem.found}")
-        for problem in plan.alternatives
-    ]
-    out += [("left out", text) for text in _absent(plan)]
+    out = [("left out", text) for text in left_out(plan).values()]
     best = plan.best
     if best is not None and (text := _other_counts(plan, best)):
-        out.append(("left out", text))
+        out.append(("not at", text))
     if best is not None and (text := _dearer_order(plan, best) or _cheaper_choice(plan, best)):
         out.append(("cheaper", text))
     if best is not None and (text := _left_alone(plan, best)):
@@ -146,6 +143,16 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
         out.append(
             ("suspect", f"not bought: {doubted.text}{more}; accept_suspect_prices: true would")
         )
+    return out
+
+
+def left_out(plan: Plan) -> dict[str, str]:
+    """The choices that nobody sells so, by their path: why, and what to write."""
+    out = _absent(plan)
+    for problem in plan.alternatives:
+        first = problem.todo.partition("; ")[0]
+        todo = f"; {first}" if first else ""
+        out[problem.path] = f"{in_words(problem.path)}: {problem.wanted}: {problem.found}{todo}"
     return out
 
 
@@ -213,8 +220,8 @@ def _by_spot(plan: Plan, best: Candidate) -> str:
 
 
 def _other_counts(plan: Plan, best: Candidate) -> str:
-    """Who sells the chosen GPU only by other counts, as `aws sells A100 only by 8`: they would go
-    without a word.
+    """Who sells the chosen GPU only by other counts, as `aws (sells A100 only by 8)`: they
+    would go without a word.
     """
     ask, entry, skills = plan.ask, plan.ask.entries[best.entry], plan.terms.capabilities
     providers, counts, regions, capacities = (
@@ -233,7 +240,7 @@ def _other_counts(plan: Plan, best: Candidate) -> str:
             if capacities[row] in wanted and (not ask.regions or regions[row] in ask.regions):
                 others.get(str(providers[row]), set()).add(float(str(counts[row])))
     return ", ".join(
-        f"{name} sells {rules.title(entry)} only by {_counts(found)}"
+        f"{name} (sells {rules.title(entry)} only by {_counts(found)})"
         for name, found in others.items()
         if found and entry.gpu_count not in found
     )
@@ -308,29 +315,32 @@ def _cheapest(plan: Plan, changed: Ask, *, strangers: bool = False) -> Candidate
 
 
 def _consent(candidate: Candidate) -> str:
-    return f"add {candidate.provider} to providers, or set marketplaces: true"
+    return f"write marketplaces: true, or add {candidate.provider} to providers"
 
 
-def _absent(plan: Plan) -> list[str]:
+def _absent(plan: Plan) -> dict[str, str]:
     """The choices of which the allowed providers list not one offer now, where what is listed moves
-    by the hour; the others are problems.
+    by the hour, by their path; the others are problems.
     """
     ask, skills = plan.ask, plan.terms.capabilities
     if not any(
         able.live_offers and ask.allows(name, marketplace=able.marketplace)
         for name, able in skills.items()
     ):
-        return []
+        return {}
     providers = plan.offers.column("provider")
     markets = {name for name, able in skills.items() if able.marketplace}
-    out = []
+    out = {}
     for entry in ask.entries:
         rows = [row for gpu in rules.types(entry) for row in plan.offers.by_gpu.get(gpu, ())]
         if not any(
             ask.allows(str(providers[row]), marketplace=providers[row] in markets) for row in rows
         ):
-            out.append(
-                f"{entry.path}: {rules.title(entry)}: nobody"
-                f" {'of ' + ' or '.join(ask.providers) if ask.providers else 'here'} sells it now"
+            here = f"of {' or '.join(ask.providers)}" if ask.providers else "here"
+            sellers = {str(providers[row]) for row in rows}
+            todo = check.sellers_hint(entry, ask, sellers, markets)
+            out[entry.path] = (
+                f"{in_words(entry.path)}: {rules.title(entry)}: nobody {here} sells it now"
+                + (f"; {todo}" if todo else "")
             )
     return out

@@ -178,11 +178,11 @@ def test_a_queue_that_never_moves_leaves_nothing(rig, spec) -> None:
     """Modal starts nothing: one line, one attempt for the whole list, and no app is left."""
     rig.store.set_stock("modal", "", "", "", 0)
     until = moment(rig.world.clock.now() + 120)
-    with pytest.raises(AllFailed, match="modal any container-1 L4:1"):
+    with pytest.raises(AllFailed, match="modal any region container L4:1"):
         rig.create(rig.wanted(spec, fallback=["A10"]))
     (told,) = [line for line in rig.said if "waits for" in line]
     assert (
-        told.startswith("#1 modal any L4:1 on-demand")
+        told.startswith("#1 modal any region L4:1 on-demand")
         and "waits for L4:1 A10:1, until " in told
         and told.endswith(" UTC at most (wait: 2m)")
     )

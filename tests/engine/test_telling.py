@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from providers.engine.market import planning
+from providers.model.note import STOPS, urgency
 from providers.model.spec import read_cluster
 from providers.resources.exports import tried_by
 
@@ -42,9 +43,8 @@ def test_a_token_that_travels_in_clear_is_said_with_the_safer_way(
     gpu = {"gpu": "RTX-4090:2"} if provider == "clore" else {}
     (found,) = [text for text in notes(provider, **served(**workload), **gpu) if "clear" in text]
     assert (
-        found
-        == f"the token travels in clear: http://ADDRESS:{port} has no TLS; encrypted instead: gpus"
-        f" ssh NAME -L {port}, then http://localhost:{port}"
+        found == f"the token travels in clear (no TLS): use gpus ssh NAME -L {port}, then"
+        f" http://localhost:{port}"
     )
 
 
@@ -93,10 +93,8 @@ GATED = [
 def test_a_gated_model_without_a_token_is_said(provider, model, tmp_path, monkeypatch) -> None:
     """With the secret to declare, by the provider whose machines would fetch it."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    todo = (
-        f"accept its terms there, and declare the secret HF_TOKEN with a reference for {provider}"
-    )
-    assert f"{model} is gated at Hugging Face, and no token is declared: {todo}" in notes(
+    todo = f"accept its terms, and write secrets: {{HF_TOKEN: {{{provider}: REFERENCE}}}}"
+    assert f"no HF_TOKEN under secrets, which the gated {model} needs: {todo}" in notes(
         provider, **served(model=model)
     )
 
@@ -134,3 +132,44 @@ def test_a_reference_for_another_provider_does_not_count(tmp_path, monkeypatch) 
     spec = read_cluster("t", {**SERVICE, **given, "providers": ["gcp", "aws"]})
     made = planning.plan(spec.ask(), setup=spec.setup())
     assert not any(candidate.provider == "gcp" for candidate in made.candidates)
+
+
+def test_a_job_on_spot_that_keeps_nothing_says_that_a_loss_costs_all(tmp_path, monkeypatch) -> None:
+    """With a checkpoint, or a bucket that it writes to, nothing is said; nor on demand."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    kept = {"checkpoint": {"path": "/ckpt", "to": "gs://my-bucket/c"}}
+    bucket = {"mounts": {"/data": {"source": "gs://my-bucket/c", "mode": "rw"}}}
+    bought_as = {"options": {"gcp": {"service_account": "a@b.iam.gserviceaccount.com"}}}
+
+    def said(spot, **work):
+        given = {"command": "python train.py", "image": "x/train:1", **work}
+        found = notes("gcp", kind="job", expose="private", spot=spot, workload=given, **bought_as)
+        return [text for text in found if "checkpoint" in text]
+
+    (text,) = said("only")
+    assert text == "no workload.checkpoint: after a spot loss the work starts again from nothing"
+    assert urgency(text) == STOPS
+    assert not said("never") and not said("only", **kept) and not said("only", **bucket)
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("pytorch/pytorch", "the image pytorch/pytorch has no tag"),
+        ("host:5000/team/train", "the image host:5000/team/train has no tag"),
+        ("axolotlai/axolotl:main-latest", "the image axolotlai/axolotl:main-latest's tag moves"),
+        ("pytorch/pytorch:2.8.0", ""),
+        (f"pytorch/pytorch@sha256:{'0' * 64}", ""),
+    ],
+)
+def test_an_image_that_changes_under_you_is_said(image, said, tmp_path, monkeypatch) -> None:
+    """One without a tag, or with a tag that moves; a port is no tag."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    work = {"command": "true", "image": image}
+    found = [
+        text
+        for text in notes("gcp", kind="job", expose="private", workload=work)
+        if "under" in text
+    ]
+    more = ": it changes under you; write a version's tag or a digest"
+    assert found == ([f"{said}{more}"] if said else [])

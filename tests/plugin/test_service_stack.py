@@ -51,7 +51,7 @@ def test_at_modal_the_line_asks_for_what_its_own_door_wants(project) -> None:
         made.run("stack", "output", "llama_token", "-s", made.stack, "--show-secrets").strip() == ""
     )
     shown = json.loads(made.run("stack", "output", "llama", "-s", made.stack, "--json"))
-    assert shown["where"] == "modal any" and shown["try"].startswith(
+    assert shown["where"] == "modal any region" and shown["try"].startswith(
         "curl -H Modal-Key:KEY -H Modal-Secret:SECRET https://"
     )
     assert "in clear" not in shown["try"]

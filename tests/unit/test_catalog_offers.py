@@ -158,7 +158,7 @@ def test_b17_one_ask_compares_alike_across_clouds(every) -> None:
     (modal,) = [offer for offer in of(every, "modal", "A100-80GB") if offer.gpu_count == 8]
     assert "CPU" in modal.parts
     assert "memory" in modal.parts
-    assert "x1.5" in modal.left_out
+    assert "choosing a region (50 or 75 % more)" in modal.left_out
     assert modal.node_micro_usd == micro_usd(
         (Decimal("0.000694") * 8 + Decimal("0.00003942") / 8 + Decimal("0.00000667") / 8) * 3600
     )

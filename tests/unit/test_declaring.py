@@ -373,7 +373,7 @@ def both(raw):
     checked = inputs.check_all(
         {"world": "rehearsal", "clusters": {"c": {"gpu": raw} if isinstance(raw, str) else raw}}
     )["c"]
-    return planned, [line.removeprefix("c.") for line in checked]
+    return planned, [line.removeprefix("c.").removeprefix("c: ") for line in checked]
 
 
 @pytest.mark.parametrize("raw", ALIKE, ids=str)
@@ -423,7 +423,7 @@ def test_a_plan_and_a_preview_say_the_same(raw) -> None:
         ),
         (
             {"gpu": ["T4:1", {"L4": 2}]},
-            'gpu[1]: wanted a GPU such as "H100:8", found {\'L4\': 2}; write "L4:2"',
+            'the second choice of gpu: wanted a GPU such as "H100:8", found {\'L4\': 2}; write "L4:2"',
         ),
         ({"gpu": "T4:1", "fallback": [{"L4:2": None}]}, 'write "L4:2"'),
         (

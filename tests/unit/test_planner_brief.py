@@ -5,9 +5,10 @@ import pytest
 import providers
 from providers.catalog.table import table
 from providers.engine import stack_config
-from providers.model.ask import PRICE, Ask, Choice
+from providers.model.ask import PRICE, SPOT, Ask, Capacity, Choice
 from providers.model.capability import Capabilities
-from providers.model.offer import Offer
+from providers.model.note import Costs, Stops
+from providers.model.offer import AT_MOST, Offer
 from providers.model.place import Block, Scope
 from providers.model.workload import Task, Workload
 from providers.planner import brief, render
@@ -38,22 +39,31 @@ def plan(offers=OFFERS, **more):
 
 def rows(text):
     """The first words of each line, but for continued ones."""
-    return [line.split("  ")[0].strip() for line in text.splitlines() if not line.startswith(" ")]
+    return [line[:11].strip() for line in text.splitlines() if not line.startswith(" ")]
 
 
 def test_the_choice_the_price_the_worst_and_the_other_providers_are_told() -> None:
     """One line each, with the number of further places."""
     text = brief.as_text(plan(rank=PRICE), 120, title="train", current=CurrentCost(0), details="x")
-    assert rows(text)[1:] == ["buys", "price", "at worst", "expected", "or", "change", "details"]
+    assert rows(text)[1:] == [
+        "buys",
+        "price",
+        "at worst",
+        "expected",
+        "if sold out",
+        "elsewhere",
+        "change",
+        "details",
+    ]
     assert "b-1" in text.splitlines()[1]
     assert "$12.50/h, $9,125/month" in text and "at worst    $30.00/h" in text
-    assert "1 more place" in text and "+$12.50/h; nothing runs now" in text
+    assert ", then 1 more place" in text and "+$12.50/h; nothing runs now" in text
 
 
 def test_what_has_a_ttl_is_told_by_its_run_and_not_by_the_month() -> None:
     """Hours are known, so the sum is."""
     text = brief.as_text(plan(entries=(Choice("H100", 8, ttl_s=7_200),), rank=PRICE), 120)
-    assert "$12.50/h, $25.00 for its ttl of 2h" in text and "month" not in text
+    assert "$12.50/h, $25.00 if it runs 2h (ttl)" in text and "month" not in text
 
 
 def test_a_job_is_told_by_the_hour_and_a_service_by_the_month() -> None:
@@ -97,7 +107,7 @@ def test_a_price_with_little_cpu_says_so_beside_whole_machines() -> None:
 def test_one_place_alone_has_no_worst_and_no_other() -> None:
     """Nothing to choose, nothing to read."""
     text = brief.as_text(plan(OFFERS[:1]))
-    assert "at worst" not in text and "more place" not in text
+    assert "at worst" not in text and "sold out" not in text
 
 
 def test_an_order_that_costs_more_than_the_cheapest_says_how_much_and_what_would_not() -> None:
@@ -129,8 +139,10 @@ def test_cheaper_places_that_are_left_alone_are_counted() -> None:
 
 def test_choices_that_were_passed_over_say_by_which_rules() -> None:
     """A fallback is taken only because nothing of the first choice is acceptable."""
-    text = brief.as_text(plan(entries=(Choice("H200", 8), Choice("H100", 8)), rank=PRICE), 200)
-    assert "instead of  H200:8: no place is acceptable (none is listed)" in text
+    entries = (Choice("H200", 8), Choice("H100", 8))
+    dear = [*OFFERS, offer("alpha", "a-1", 50)._replace(gpu_type="H200")]
+    text = brief.as_text(plan(dear, entries=entries, max_price_micro_usd=40_000_000), 200)
+    assert "instead of  H200:8 (refused: 1 by price-cap)" in text.splitlines()
 
 
 def test_a_choice_that_is_only_dearer_was_not_passed_over() -> None:
@@ -178,7 +190,7 @@ def test_who_sells_the_gpu_only_by_other_counts_is_named() -> None:
     """It would be missing without a word."""
     sold = [*OFFERS, offer("alpha", "a-2", 3)._replace(gpu_count=1.0)]
     text = brief.as_text(plan(sold, entries=(Choice("H100", 1),)))
-    assert "left out    beta sells H100 only by 8" in text
+    assert "not at      beta (sells H100 only by 8)" in text
     assert "only by" not in brief.as_text(plan(sold))
 
 
@@ -201,10 +213,92 @@ def test_what_there_is_no_room_for_is_counted() -> None:
     made = make(ask, table(OFFERS), BOTH, noted=lambda _: noted)
     text = brief.as_text(made, 80, title="train", current=CurrentCost(0), details="x")
     assert len(text.splitlines()) <= 12
-    assert rows(text)[1:6] == ["buys", "price", "at worst", "expected", "or"] and "change" in rows(
-        text
-    )
+    assert rows(text)[1:6] == ["buys", "price", "at worst", "expected", "if sold out"]
+    assert "change" in rows(text)
     assert text.endswith("x (5 more notes)")
+
+
+def test_what_will_not_work_is_always_said_before_what_costs_and_the_rest() -> None:
+    """Within twelve lines of 80 columns: whole where there is room, else the beginning of each."""
+
+    def shown(*stops):
+        notes = ["rest " * 30, Costs("egress is billed"), *map(Stops, stops)]
+        ask = Ask((Choice("H100", 8),), rank=PRICE)
+        made = make(ask, table(OFFERS), BOTH, noted=lambda _: notes)
+        return brief.as_text(made, 80, title="t", current=CurrentCost(0), details="x").splitlines()
+
+    lines = shown("no TLS")
+    assert lines.index("watch out   no TLS") < lines.index("note        egress is billed")
+    assert not [line for line in lines if "rest" in line]
+    many = [f"{number}: {'why ' * 40}" for number in range(4)]
+    lines = shown(*many)
+    assert len(lines) <= 12 and max(map(len, lines)) <= 80
+    assert [line for line in lines if line.startswith("watch out")] == [
+        f"watch out   {text[:66]}…" for text in many
+    ]
+
+
+def test_what_comes_next_is_not_the_best_of_another_provider() -> None:
+    """The second place of the order, with its price and how many follow; then each other provider,
+    but the one that comes next anyway.
+    """
+    sold = [*OFFERS, offer("beta", "d-1", 40)]
+    lines = brief.as_text(plan(sold, rank=PRICE), 120).splitlines()
+    assert "if sold out alpha a-1 H100:8 on-demand $20.00/h, then 2 more places" in lines
+    assert "elsewhere   beta c-1 H100:8 on-demand $30.00/h" in lines
+    two = brief.as_text(plan(OFFERS[1:], rank=PRICE), 120, details="x")
+    assert "if sold out beta c-1 H100:8 on-demand $30.00/h\n" in two and "elsewhere" not in two
+
+
+def test_a_service_that_ends_when_idle_costs_its_month_only_if_always_busy() -> None:
+    """A machine, and containers that always run, cost it anyway."""
+    busy = OFFERS[0]._replace(parts=f"{AT_MOST}3 containers, each 1 x H100")
+    for parts, said in ((busy.parts, True), ("3 containers", False)):
+        made = plan([busy._replace(parts=parts)], kind="service")
+        assert ("$20.00/h, $14,600/month if always busy" in brief.as_text(made, 120)) is said
+        assert "14,600" in render.as_text(made, 120)
+
+
+def test_spot_says_that_it_may_be_taken_back_and_how_often_where_that_is_known() -> None:
+    """Only where spot is chosen."""
+    able = {"alpha": BOTH["alpha"]._replace(capacities=frozenset({"spot"}))}
+    ask = Ask((Choice("H100", 8, capacity=(Capacity(SPOT),)),))
+    text = brief.as_text(make(ask, table([OFFERS[0]._replace(capacity=SPOT)]), able), 80)
+    assert "spot        may be taken back at any time" in text.splitlines()
+    assert "taken back" not in brief.as_text(plan())
+
+
+def test_a_gpu_of_two_sizes_says_which_is_bought() -> None:
+    """A name that has its size, or only one, needs no word."""
+
+    def bought(gpu_type):
+        made = plan([OFFERS[0]._replace(gpu_type=gpu_type)], entries=(Choice(gpu_type, 8),))
+        return brief.as_text(made).splitlines()[1]
+
+    assert bought("A100").endswith(" A100:8 on-demand, 40 GB per GPU")
+    assert bought("A100-80GB").endswith("on-demand") and bought("H100").endswith("on-demand")
+
+
+def test_a_choice_that_nobody_allowed_sells_is_said_with_the_line_to_write() -> None:
+    """By its place in the list, in words, however little room there is."""
+    able = {**BOTH, "bazaar": BOTH["alpha"]._replace(provider="bazaar", marketplace=True)}
+    sold = [*OFFERS, offer("bazaar", "z-1", 1)._replace(gpu_type="RTX-4090")]
+    sold.append(offer("beta", "b-9", 9)._replace(gpu_type="L40S"))
+    entries = (Choice("H100", 8), Choice("RTX-4090", 8, "fallback[0]"))
+
+    def said(*entries, **more):
+        made = make(Ask(entries, **more), table(sold), able, noted=lambda _: ["note " * 60] * 9)
+        text = brief.as_text(made, 80)
+        return " ".join(text[text.index("left out") :].split())
+
+    assert said(*entries).startswith(
+        "left out the first fallback: RTX-4090 anywhere: not offered; strangers' hosts have it:"
+        " write marketplaces: true, or add bazaar to providers"
+    )
+    assert "write providers: [alpha, bazaar]" in said(*entries, providers=("alpha",))
+    other = said(entries[0], Choice("L40S", 8, "gpu[1]"), providers=("alpha",))
+    assert "the second choice of gpu: L40S at alpha: not offered" in other
+    assert "L40S is sold at beta: write providers: [alpha, beta]" in other
 
 
 def test_nothing_acceptable_shows_the_whole_plan() -> None:

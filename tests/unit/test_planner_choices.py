@@ -98,8 +98,8 @@ def test_the_plan_tells_what_a_strangers_host_would_have_saved() -> None:
     plan = make(ask(), table([offer(), STRANGER]), ABLE, unavailable={"bazaar": "no key"})
     text = " ".join(render.as_text(plan).split())
     assert (
-        "cheaper a marketplace host would cost $9.50/h, bazaar z-1 host-7 H100:8 on-demand: add"
-        " bazaar to providers, or set marketplaces: true" in text
+        "cheaper a marketplace host would cost $9.50/h, bazaar z-1 host-7 H100:8 on-demand: write"
+        " marketplaces: true, or add bazaar to providers" in text
     )
     assert render.as_json(plan)["summary"]["remarks"][
         "cheaper"
@@ -121,13 +121,13 @@ def test_without_strangers_nothing_else_says_that_they_have_it() -> None:
     plan = make(ask(), table([STRANGER]), ABLE, unavailable={"bazaar": "no key"})
     assert plan.best is None
     assert suggest.hints(plan) == [
-        "a stranger's host has it for $9.50/h, bazaar z-1 host-7 H100:8 on-demand: add bazaar to"
-        " providers, or set marketplaces: true"
+        "a stranger's host has it for $9.50/h, bazaar z-1 host-7 H100:8 on-demand: write"
+        " marketplaces: true, or add bazaar to providers"
     ]
     (problem,) = check.problems(ask(), table([STRANGER]), ABLE)
     assert (
         problem.todo
-        == "strangers' hosts have it: add bazaar to providers, or set marketplaces: true"
+        == "strangers' hosts have it: write marketplaces: true, or add bazaar to providers"
     )
 
 
@@ -252,8 +252,9 @@ def test_one_impossible_choice_is_named_and_the_others_are_planned() -> None:
 
     problems, told, plan = judged(("H100", 1, "gpu[0]"), ("H200", 1, "gpu[1]"), providers=("aws",))
     assert (problems, told) == ([], ["gpu[1]"]) and plan.best
-    assert "left out gpu[1]: H200:1 in one machine: counts on offer: aws 8" in " ".join(
-        render.as_text(plan).split()
+    assert (
+        "left out the second choice of gpu: H200:1 in one machine: counts on offer: aws 8"
+        in " ".join(render.as_text(plan).split())
     )
     problems, told, plan = judged(
         ("L4", 8, "gpu[0]"), ("A10", 8, "gpu[1]"), ("A100", 4, "gpu[2]"), providers=("gcp",)

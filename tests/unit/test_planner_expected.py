@@ -107,7 +107,7 @@ def test_a_place_that_refuses_for_long_comes_later_by_rank_expected() -> None:
     moved = plan([slow, DEAR], tries, rank=EXPECTED)
     assert moved.candidates[0].zone == "us-west1-a"
     text = brief.as_text(plan([slow, DEAR], tries), 80)
-    assert "expected    about $20.00/h, ready in 55m; rank: expected: $20.00/h in " in text
+    assert "expected    about $20.00/h, ready in 55m; in 12m with rank: expected" in text
 
 
 def test_the_row_says_what_is_assumed_and_the_details_have_the_arithmetic() -> None:
@@ -116,12 +116,15 @@ def test_the_row_says_what_is_assumed_and_the_details_have_the_arithmetic() -> N
     """
     made = plan([CHEAP, DEAR])
     assert (
-        "expected    about $12.31/h, ready in 4m if there is room (91%), assumed"
+        "expected    about $12.31/h, ready in 4m if there is room (91%, a guess)"
         in brief.as_text(made, 80)
     )
     assert "expected" not in brief.as_text(plan([CHEAP]), 80)
     text = " ".join(render.as_text(made, 80).split())
-    assert "#1 100% x 70% x $10.00/h = $7.00/h; 30s, 4m (assumed): gcp us-east1-b" in text
+    assert (
+        "#1 100% x 70% x $10.00/h = $7.00/h; refused in 30s, runs in 4m (a guess): gcp us-east1-b"
+        in text
+    )
     assert "#2 30% x 70% x $20.00/h = $4.20/h" in text and "if one of 2 places has room" in text
     data = render.as_json(made)["summary"]["expected"]
     assert data["price_usd_per_hour"] == pytest.approx(12.307692)

@@ -27,6 +27,7 @@ from providers.adapters.aws.tagging import BLOCK_ENDS, NAME, label_tags, owner_t
 from providers.errors import Unsupported
 from providers.model.ask import BLOCK, ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
+from providers.model.note import Stops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -312,8 +313,9 @@ def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> 
             and machines.family(candidate.machine_type) not in machines.NO_INSTANCE_STORE
         ):
             notes.append(
-                "warning: what is on its instance store is lost when it is stopped; the EBS disk"
-                " stays"
+                Stops(
+                    "what is on its instance store is lost when it is stopped; the EBS disk stays"
+                )
             )
     if (
         nodes > 1
@@ -321,7 +323,9 @@ def _notes(setup: Setup, candidate: Candidate, options: Options, nodes: int) -> 
         and len(machines.efa_cards(candidate.machine_type)) > 1
     ):
         notes.append(
-            "EC2 gives no public address to a machine with several network cards: it is reached"
-            " from inside its VPC"
+            Stops(
+                "EC2 gives no public address to a machine with several network cards: it is reached"
+                " from inside its VPC"
+            )
         )
     return tuple(notes)

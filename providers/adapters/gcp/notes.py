@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.gcp import fabric, machines
 from providers.adapters.gcp.options import read as read_options
 from providers.model.ask import SPOT
+from providers.model.note import Stops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +38,10 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
         if setup.on_ttl == "keep":
             moment = "the ttl or at preemption" if candidate.capacity == SPOT else "the ttl"
             out.append(
-                f"warning: Google stops it at {moment}, and what is on local SSD is discarded then;"
-                " the boot disk stays"
+                Stops(
+                    f"Google stops it at {moment}, and what is on local SSD is discarded then; the"
+                    " boot disk stays"
+                )
             )
         elif candidate.capacity == SPOT:
             out.append("what is on local SSD goes with the machine at preemption")

@@ -19,6 +19,8 @@ from providers.adapters.modal.options import Options, fits, for_kind, problems, 
 from providers.errors import Unsupported
 from providers.model import duration, foreign
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
+from providers.model.note import Costs, Stops
+from providers.model.offer import AT_MOST
 from providers.model.place import Scope
 from providers.model.secret import REGISTRY_PASSWORD, referred, without_registry
 
@@ -281,9 +283,10 @@ def priced(offer: Offer, section: Mapping[str, object], kind: str) -> Offer:
     count = chosen.most_containers if kind == SERVICE else 1
     rest = f"CPU {usd(cpu):.4f} ({cores:g} core) + memory {usd(memory):.4f} ({memory_gib:g} GiB)"
     one = f"{offer.gpu_count:g} x {offer.gpu_type} {usd(bare):.4f} + {rest}"
-    parts = (
-        one if kind == JOB else f"at most {count} container{'s' if count > 1 else ''}, each {one}"
-    )
+    least = chosen.min_containers if kind == SERVICE else count
+    sum_of = "" if least == count else AT_MOST
+    several = f"{sum_of}{count} container{'s' if count > 1 else ''}, each "
+    parts = one if kind == JOB else f"{several}{one}"
     return offer._replace(
         node_micro_usd=(bare + cpu + memory) * count,
         parts=parts,
@@ -310,8 +313,10 @@ def notes(candidate: Candidate, setup: Setup) -> tuple[str, ...]:
     if chosen.image and not chosen.add_python:
         here = for_kind({}, candidate.kind).python
         lines.append(
-            f"the image {chosen.image} must hold Python {here}, which runs here; else write"
-            f' add_python: "{here}"'
+            Stops(
+                f"the image {chosen.image} must hold Python {here}, which runs here; else write"
+                f' add_python: "{here}"'
+            )
         )
     return tuple(lines)
 
@@ -356,7 +361,7 @@ def _service_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[
         busy = f"busy hour: {per_hour(one)} a container, at most {most}: {per_hour(one * most)}"
         lines.append(f"{busy}; idle ones end after {chosen.scaledown_window_s}s")
     if setup.expose == "public":
-        lines.append("the URL is open to everybody, and requests start containers")
+        lines.append(Costs("the URL is open to everybody, and requests start containers"))
     else:
         lines.append(
             "the URL wants a proxy token of the workspace (headers Modal-Key and Modal-Secret)"

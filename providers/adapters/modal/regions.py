@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.model.note import Costs
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -72,7 +74,7 @@ def notes(region: str) -> tuple[str, ...]:
         return ()
     later = f"; later notes on that page say x{found.later / 100:g}" if found.later else ""
     return (
-        (
+        Costs(
             f"Modal bills all of it x{found.percent / 100:g} for a region such as {region}"
             f" ({SOURCE}, {SEEN}){later}"
         ),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.market.host_fit import hosting
 from providers.engine.market.mounting import parted
+from providers.model.note import Stops
 from providers.model.placement import Placement
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ class Market(NamedTuple):
             able = self.capabilities.get(candidate.provider)
             if able is not None:
                 lines += (
-                    _workload_notes(ask, known, candidate.provider, able)
-                    if ask.workload is not None
-                    else ()
+                    _workload_notes(ask, known, candidate, able) if ask.workload is not None else ()
                 )
                 lines += _idle_notes(candidate, able) if known.idle_s else ()
             return lines
@@ -164,10 +163,12 @@ def fitting(ask: Ask) -> Callable[[Choice, str, int], Fit] | None:
     return lambda entry, gpu_type, count: fit(workload, entry.override, gpu_type, count, entry.span)
 
 
-def _workload_notes(ask: Ask, setup: Setup, provider: str, able: Capabilities) -> Sequence[str]:
+def _workload_notes(
+    ask: Ask, setup: Setup, candidate: Candidate, able: Capabilities
+) -> Sequence[str]:
     from providers.engine.market.notes import notes
 
-    return notes(ask, setup, provider, able)
+    return notes(ask, setup, candidate, able)
 
 
 def _unchecked(ask: Ask) -> tuple[str, ...]:
@@ -184,8 +185,8 @@ def _idle_notes(candidate: Candidate, able: Capabilities) -> tuple[str, ...]:
     if able.ends_idle and candidate.nodes == 1:
         return ()
     if not able.ssh:
-        return ("idle_after does nothing here: nobody can measure its GPUs from outside",)
-    return ("idle_after needs `gpus watch` here: no timer of its own ends it",)
+        return (Stops("idle_after does nothing here: nobody can measure its GPUs from outside"),)
+    return (Stops("idle_after needs `gpus watch` here: no timer of its own ends it"),)
 
 
 def with_warnings(seen: Market, lines: Iterable[str]) -> Market:

@@ -68,7 +68,7 @@ class Difference(NamedTuple):
 def what(record: ClusterRecord) -> str:
     """`gcp us-central1-a a3-highgpu-8g H100:8 spot`."""
     place = record.placement
-    machine = f"{place.times}{place.machine_type}"
+    machine = f"{place.times}{place.machine}"
     parts = (place.provider, place.where, machine, place.gpu, place.capacity)
     return " ".join(part for part in parts if part)
 

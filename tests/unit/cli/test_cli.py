@@ -25,7 +25,7 @@ from tests.unit.cli.rig import run
         (("offers", ""), "wanted a GPU"),
         (("plan", "H10:8"), "near: H100"),
         (("plan", "A100:3", "--provider", "gcp"), "gcp 1, 2, 4, 8, 16"),
-        (("plan", "A10", "--provider", "aws"), "A10G is"),
+        (("plan", "A10", "--provider", "aws"), "list A10G as a fallback"),
         (("plan", "H100:8", "--provider", "gpc"), "near: gcp"),
         (("plan", "H100:8", "--region", "us-central1-a"), "its region is us-central1"),
         (("plan", "H100:0"), "whole number of GPUs"),

@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 
 TEXT = """buys        gcp a-1 H100:8 spot
-price       $9.72/h, $194.48 for its ttl of 20h
+price       $9.72/h, $194.48 if it runs 20h (ttl)
 warning     \x1b[31mred"""
 
 

@@ -100,7 +100,7 @@ def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch) 
 def test_a_run_is_priced_by_its_ttl(capsys) -> None:
     """As `gpus run` takes it, with the disk; a wrong one is told with what it may be."""
     code, out, _ = run(capsys, "plan", "L4:1", "--provider", "gcp", "--ttl", "20h")
-    assert code == 0 and "for its ttl of 20h" in out
+    assert code == 0 and "if it runs 20h (ttl)" in out
     code, _, err = run(capsys, "plan", "L4:1", "--ttl", "20", "--disk-gib", "5")
     assert code == 2 and "found '20'; write ttl: 20m or 20h" in err
     assert "disk_gib: wanted a whole number from 10 to 65,536, found 5" in err
@@ -153,7 +153,7 @@ def test_a_pulumi_secret_inside_a_cluster_is_refused_as_such(capsys, tmp_path) -
     ("stack", "said"),
     [
         (STACK.replace("spot: prefer", "spot: perhaps"), "train.spot"),
-        (STACK.replace("H200:8", "H20:8"), "fallback[0]"),
+        (STACK.replace("H200:8", "H20:8"), "train: the first fallback: wanted"),
         (STACK.replace("world: rehearsal", "world: moon"), "rehearsal or live"),
         ("config: {}", "gpus:clusters"),
         ("config: [", "wanted YAML"),

@@ -110,7 +110,7 @@ def test_a_queue_blocks_its_own_count_alone(rig) -> None:
 def test_nothing_anywhere_is_one_line_for_each_try(rig) -> None:
     """When no provider has any, the end names every try and nothing is left."""
     rig.store.set_stock("modal", "", "", "", 0)
-    with pytest.raises(AllFailed, match="modal any container-8 H100:8"):
+    with pytest.raises(AllFailed, match="modal any region container H100:8"):
         rig.create(rig.wanted(providers=["modal"]))
     assert rig.sandboxes() == []
 

@@ -14,6 +14,7 @@ from providers.adapters.base import Credentials, Limits, Manifest, Pricing, Prog
 from providers.adapters.gcp.vertex.regions import LOCATIONS
 from providers.model.capability import Capabilities
 from providers.model.fabric import Fabric
+from providers.model.note import Costs
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """What the price is, and that nobody logs into a job. Pure."""
     del setup
     lines = (
-        ["its price is an estimate: Compute Engine's rate + 15%"]
+        [Costs("its price is an estimate: Compute Engine's rate + 15%")]
         if candidate.price.source.startswith("estimate")
         else []
     )
