@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 TIMEOUT_S = 20.0
 
@@ -33,14 +36,36 @@ def ask(*words: str) -> str:
     return text
 
 
-def inventory(xml: str) -> list[dict[str, Any]]:
-    """The GPUs of an answer to `nvidia-smi -q -x`, each as plain fields. Pure."""
+def lent(visible: str) -> tuple[str, ...]:
+    """The cards that a CUDA_VISIBLE_DEVICES names by their UUIDs, as the lease of some cards of a
+    machine does; empty where it names none so: then all are meant. nvidia-smi itself goes by no
+    such variable. Pure.
+    """
+    named = tuple(visible.split(","))
+    return named if all(each.startswith("GPU-") for each in named) else ()
+
+
+def inventory(xml: str, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The GPUs of an answer to `nvidia-smi -q -x`, each as plain fields: all, or `only` those of
+    these UUIDs, in their order, which is CUDA's. Pure.
+    """
     log = ET.fromstring(xml)
     shared = {"driver": _text(log, "driver_version"), "cuda": _text(log, "cuda_version")}
+    gpus = log.findall("gpu")
     return [
-        {"index": index, **_gpu(gpu), **{name: text for name, text in shared.items() if text}}
-        for index, gpu in enumerate(log.findall("gpu"))
+        {
+            "index": index,
+            **_gpu(gpus[place]),
+            **{name: text for name, text in shared.items() if text},
+        }
+        for index, place in enumerate(places(xml, only))
     ]
+
+
+def places(xml: str, only: Sequence[str] = ()) -> list[int]:
+    """Where those GPUs stand among all that nvidia-smi numbers. Pure."""
+    there = [_text(gpu, "uuid") for gpu in ET.fromstring(xml).findall("gpu")]
+    return [there.index(each) for each in only if each in there] if only else [*range(len(there))]
 
 
 def _gpu(gpu: ET.Element) -> dict[str, Any]:
@@ -119,9 +144,9 @@ def _errors(gpu: ET.Element) -> float | None:
     return sum(known) if known else None
 
 
-def links(topology: str, speeds: str) -> dict[str, Any]:
-    """How the GPUs reach each other: `matrix`, by the answer to `topo -m` a row a GPU, and
-    `nvlink_gb_s`, each GPU's working links together in one direction. Pure.
+def links(topology: str, speeds: str, among: Collection[int]) -> dict[str, Any]:
+    """How the GPUs at these places reach each other: `matrix`, by the answer to `topo -m` a row a
+    GPU, and `nvlink_gb_s`, each GPU's working links together in one direction. Pure.
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", topology)
     rows = [line.split() for line in plain.splitlines() if re.match(r"GPU\d+\s", line)]
@@ -132,4 +157,12 @@ def links(topology: str, speeds: str) -> dict[str, Any]:
         speed = re.match(r"\s+Link \d+: (\d+(\.\d+)?) GB/s", line)
         if speed is not None and lanes:
             lanes[-1] += float(speed.group(1))
-    return {"matrix": [row[1 : 1 + len(rows)] for row in rows], "nvlink_gb_s": lanes}
+    cells = [row[1 : 1 + len(rows)] for row in rows]
+    return {
+        "matrix": [
+            [cells[row][column] for column in among if column < len(cells[row])]
+            for row in among
+            if row < len(cells)
+        ],
+        "nvlink_gb_s": [lanes[place] for place in among if place < len(lanes)],
+    }

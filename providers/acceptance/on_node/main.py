@@ -70,8 +70,9 @@ def _measure(found: dict[str, Any], mode: str) -> None:
     log = host.kernel_log()
     found["xids"] = None if log is None else host.xids(log)
     found["step"] = "driver"
-    found["gpus"] = driver.inventory(driver.ask("-q", "-x"))
-    found["links"] = driver.links(_or_empty("topo", "-m"), _or_empty("nvlink", "-s"))
+    found["gpus"] = _gpus()
+    places = driver.places(driver.ask("-q", "-x"), _lent())
+    found["links"] = driver.links(_or_empty("topo", "-m"), _or_empty("nvlink", "-s"), places)
     found["step"] = "torch"
     began = time.monotonic()
     torch = _watched(found, _torch)
@@ -88,8 +89,17 @@ def _measure(found: dict[str, Any], mode: str) -> None:
     if mode == "full":
         bench.step("soak", lambda: bench.soak(SOAK_S, lambda: _note_load(found)))
     found["step"] = "driver after"
-    for before, after in zip(found["gpus"], driver.inventory(driver.ask("-q", "-x"))):
+    for before, after in zip(found["gpus"], _gpus()):
         before["ecc_uncorrected"] = after.get("ecc_uncorrected")
+
+
+def _lent() -> tuple[str, ...]:
+    return driver.lent(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+
+
+def _gpus() -> list[dict[str, Any]]:
+    """What the driver says now of the cards that are to be looked at."""
+    return driver.inventory(driver.ask("-q", "-x"), _lent())
 
 
 def _torch() -> Any:
@@ -112,7 +122,7 @@ def _watched(found: dict[str, Any], work: Callable[[], Any]) -> Any:
     # `torch.cuda.is_available` starts nothing on a GPU.
     while looks < 2 or thread.is_alive():
         looks += 1
-        for before, now in zip(found["gpus"], driver.inventory(driver.ask("-q", "-x"))):
+        for before, now in zip(found["gpus"], _gpus()):
             for name in ("busy_percent", "used_mib"):
                 before[name] = max(before.get(name) or 0.0, now.get(name) or 0.0)
             known = {each["pid"] for each in before["processes"]}
@@ -125,7 +135,7 @@ def _note_load(found: dict[str, Any]) -> None:
     """What the driver says while the GPUs compute: the link is at its speed then, and what slows
     the card shows. The worst of several looks stays.
     """
-    for before, now in zip(found["gpus"], driver.inventory(driver.ask("-q", "-x"))):
+    for before, now in zip(found["gpus"], _gpus()):
         known = before.setdefault("loaded", {"slowed": []})
         known["slowed"] = sorted({*known["slowed"], *now["slowed"]})
         for name, worst in (

@@ -4,6 +4,7 @@ import ast
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,10 +112,27 @@ def test_the_answer_is_found_among_what_a_login_prints() -> None:
 
 
 def test_the_topology_of_two_gpus_is_read_without_their_network_cards() -> None:
-    assert driver.links(TOPOLOGY, LINKS) == {
+    assert driver.links(TOPOLOGY, LINKS, (0, 1)) == {
         "matrix": [["X", "NV18"], ["NV18", "X"]],
         "nvlink_gb_s": [53.124, 26.562],
     }
+
+
+def test_of_a_machine_with_other_cards_only_the_lent_ones_are_looked_at() -> None:
+    """nvidia-smi shows all cards, whatever CUDA_VISIBLE_DEVICES says: seen on a machine with two
+    H200s of which one was lent, where acceptance found "2 GPUs where 1 were sold".
+    """
+    start, end = XML.index("<gpu "), XML.index("</gpu>") + len("</gpu>")
+    one = XML[start:end]
+    (uuid,) = re.findall(r"<uuid>(.*?)</uuid>", one)
+    both = XML[:end] + one.replace(uuid, "GPU-other") + XML[end:]
+    assert len(driver.inventory(both)) == 2
+    lent = driver.lent("GPU-other")
+    (card,) = driver.inventory(both, lent)
+    assert (card["uuid"], card["index"], driver.places(both, lent)) == ("GPU-other", 0, [1])
+    assert driver.links(TOPOLOGY, LINKS, [1]) == {"matrix": [["X"]], "nvlink_gb_s": [26.562]}
+    assert [each["uuid"] for each in driver.inventory(both, ("GPU-other", uuid))][1] == uuid
+    assert driver.lent("") == driver.lent("0,1") == ()
 
 
 def test_xids_of_the_kernels_log_are_read() -> None:
