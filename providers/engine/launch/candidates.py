@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from providers.engine.launch.refusals import PROVIDER_WIDE, Unresponsive, ahead, of_account, refused
+from providers.engine.launch.ranked import LeftOut, Ranked
+from providers.engine.launch.refusals import PROVIDER_WIDE, Unresponsive, of_account, refused
 from providers.engine.market import closed_places
 from providers.engine.market.offers import listed, overlay
 from providers.engine.messages import WAITED, bare, said, trimmed
@@ -36,7 +37,7 @@ from providers.planner.expected import ACQUIRED, REFUSED
 from providers.remote.probe import REACH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from providers.adapters.guard import Cloud
     from providers.engine.desired import ClusterSpec
@@ -68,15 +69,11 @@ class Candidates:
     ) -> None:
         self.world, self.plan, self.spec, self.market = world, plan, spec, market
         self.accept = accept or (lambda _candidate: True)
-        self.pending: list[Candidate] = (
-            [candidate for candidate in plan.candidates if self.accept(candidate)]
-            if plan is not None
-            else []
-        )
+        self._left_out = LeftOut()
+        self.pending = self._ranked(() if plan is None else filter(self.accept, plan.candidates))
+        """What is still to be tried."""
         self.skipped: Counter[str] = Counter()
         """Why candidates were not tried, and how many."""
-        self._blocked: list[tuple[Scope, str, str]] = []
-        """(scope, the one reservation that is meant or nothing, why)"""
         self._tried: set[tuple[object, ...]] = set()
         self._asked_again: set[str] = set()
         self._refreshed: set[str] = set()
@@ -96,29 +93,22 @@ class Candidates:
 
     def take(self, order: Order) -> None:
         """The leading candidates are in this order now."""
-        self.pending = self.pending[len(order.candidates) :]
+        self.pending.take(order.candidates)
         self._tried.update(map(_key, order.candidates))
 
-    def drop(self) -> None:
-        """Takes out what was refused meanwhile, and what is above the price cap."""
-        cap = self.spec.ask.max_price_micro_usd
-        kept: list[Candidate] = []
-        for candidate in self.pending:
-            reason = next(
-                (
-                    why
-                    for scope, name, why in self._blocked
-                    if scope.covers(candidate) and name in {"", candidate.reservation}
-                ),
-                "",
-            )
+    def _ranked(self, candidates: Iterable[Candidate]) -> Ranked:
+        cap, left_out = self.spec.ask.max_price_micro_usd, self._left_out
+
+        def why(candidate: Candidate) -> str:
             if cap is not None and (candidate.micro_usd is None or candidate.micro_usd > cap):
-                reason = "price cap"
-            if reason:
-                self.skipped[reason] += 1
-            else:
-                kept.append(candidate)
-        self.pending = kept
+                return "price cap"
+            return left_out.why(candidate)
+
+        return Ranked(tuple(candidates), why)
+
+    def drop(self) -> None:
+        """Passes over what was refused meanwhile, and what is above the price cap."""
+        self.skipped.update(self.pending.pass_over())
 
     def block(
         self,
@@ -137,7 +127,7 @@ class Candidates:
         for scope in refused(candidates, error, wide=wide):
             # A refusal of one reservation says nothing about another at the same place.
             name = candidates[0].reservation if scope.capacity == RESERVATION else ""
-            self._blocked.append((scope, name, f"{scope}: {reason}"))
+            self._left_out.add(scope, name, f"{scope}: {reason}")
             if error.closed:
                 closed_places.close(self.world, account, scope, error)
             elif error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
@@ -164,12 +154,12 @@ class Candidates:
 
     def try_again(self, order: Order) -> None:
         """Puts the candidates of an order back, alone."""
-        self.pending = [*order.candidates]
+        self.pending = self._ranked(order.candidates)
 
     def prefer_hinted(self, order: Order, error: CloudError) -> None:
         """The zones that the cloud named as having room come first among equals."""
         regions = {candidate.region for candidate in order.candidates}
-        self.pending = ahead(self.pending, regions, error.hints)
+        self.pending.put_ahead(regions, error.hints)
 
     def is_last(self, order: Order, error: CloudError, *, stopped: bool) -> bool:
         """True, once for each place, when an answer was lost, nothing was made for certain, and
@@ -214,35 +204,35 @@ class Candidates:
             "warning",
             f"{reason}; no more are bought there in this run; see {remedy}",
         )
-        self._blocked.append((Scope(provider), "", reason))
+        self._left_out.add(Scope(provider), "", reason)
 
     def block_unresponsive(self, order: Order, error: CloudError) -> None:
         """Leaves a provider that answers nowhere out for the rest of this run. The next run asks it
         again.
         """
-        self.drop()
         provider = order.candidates[0].provider
-        rest = [candidate for candidate in self.pending if candidate.provider == provider]
+        rest = (candidate for candidate in self.pending if candidate.provider == provider)
         regions = {candidate.region for candidate in order.candidates}
         why = self._unresponsive.heard(
-            provider, error, regions, {candidate.region for candidate in rest}
+            provider, error, regions, (candidate.region for candidate in rest)
         )
-        if why and rest:
+        left = sum(candidate.provider == provider for candidate in self.pending) if why else 0
+        if left:
             self.world.report(
                 "warning",
-                f"{provider}: {why}: it is left out for the rest of this run, with {len(rest)}"
+                f"{provider}: {why}: it is left out for the rest of this run, with {left}"
                 " places not tried",
             )
-            self._blocked.append((Scope(provider), "", f"{provider}: {why}"))
+            self._left_out.add(Scope(provider), "", f"{provider}: {why}")
 
     def check_pinned(self, error: CloudError) -> None:
         """Raises what is wrong with the account, where no other provider could serve instead."""
+        if not of_account(error):
+            return
         others = self.plan is not None and any(
             candidate.provider != error.provider for candidate in self.plan.candidates
         )
-        if of_account(error) and (
-            len(self.spec.ask.providers) == 1 or (self.plan is not None and not others)
-        ):
+        if len(self.spec.ask.providers) == 1 or (self.plan is not None and not others):
             raise error
 
     async def refresh(self, adapter: Cloud) -> None:
@@ -268,11 +258,11 @@ class Candidates:
         self.market = self.market._replace(table=overlay(self.market.table, {adapter.name: rows}))
         blocks = world.journal.blocks(world.name)
         self.plan = self.market.plan(ask, blocks, world.clock.now(), self.spec.setup)
-        self.pending = [
+        self.pending = self._ranked(
             candidate
             for candidate in self.plan.candidates
             if _key(candidate) not in self._tried and self.accept(candidate)
-        ]
+        )
 
 
 def _looks(candidate: Candidate) -> tuple[str, ...]:

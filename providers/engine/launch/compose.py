@@ -5,6 +5,7 @@ started on them. Calls no cloud.
 from __future__ import annotations
 
 import uuid
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from providers.engine.market.host_fit import hosting, with_disk
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
     from providers.model.machine import Handle, Label, Setup
     from providers.model.offer import Candidate
+
+AT_ONCE = 100
+"""No creating call chooses among more candidates (EC2's fleets among 50, see `aws.grouping`)."""
 
 
 def compose(
@@ -75,7 +79,7 @@ def _same_terms(spec: ClusterSpec, pending: Sequence[Candidate]) -> list[Candida
 
     head = terms(pending[0])
     group: list[Candidate] = []
-    for candidate in pending:
+    for candidate in islice(pending, AT_ONCE):
         if terms(candidate) != head:
             break
         group.append(candidate)

@@ -19,7 +19,7 @@ from providers.errors import (
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from providers.errors import CloudError
     from providers.model.offer import Candidate
@@ -105,7 +105,7 @@ class Unresponsive:
         self._attempts: dict[str, list[tuple[str, ...]]] = {}
 
     def heard(
-        self, provider: str, error: CloudError, regions: Collection[str], others: Collection[str]
+        self, provider: str, error: CloudError, regions: Collection[str], others: Iterable[str]
     ) -> str:
         """Takes note of how an attempt in these regions ended, nothing of it being left. Returns
         why to give the provider up now, else nothing.
@@ -119,8 +119,9 @@ class Unresponsive:
         attempts = self._attempts.setdefault(provider, [])
         attempts.append(tuple(sorted(set(regions))))
         silent = {region for attempt in attempts for region in attempt}
-        wanted = min(REGIONS_SILENT, len(silent | set(others)))
-        if len(attempts) < REGIONS_SILENT or len(silent) < wanted:
+        if len(attempts) < REGIONS_SILENT:
+            return ""
+        if len(silent) < REGIONS_SILENT and any(region not in silent for region in others):
             return ""
         named = sorted(silent)
         where = ", ".join(named[:_NAMED]) + (
