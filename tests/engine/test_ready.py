@@ -9,6 +9,7 @@ import pytest
 
 from providers import errors
 from providers.engine import operations
+from providers.engine.readiness.wait import LOOK_FIRST_S
 from providers.model.machine import FAILED, GONE, PREEMPTED, Handle
 from providers.remote.probe import CLOSED, NO_ADDRESS, NO_DRIVER, WRONG_GPUS, ProbeResult
 from providers.testing.fake_adapter import lost
@@ -84,6 +85,21 @@ def test_b30_a_port_that_comes_late_is_waited_for(lab) -> None:
     assert record.placement.region == "north" and len(record.attempts) == 1 == len(lab.alive)
     assert 170 <= probe.looks[-1][1] <= 176
     assert lab.said("waiting until it is ready: no address")
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_a_machine_of_ones_own_is_asked_twice_before_any_pause(lab, owned) -> None:
+    """It was there at once, and a short job on it is over by now: another cloud's has to boot."""
+    lab.alpha.capabilities = lab.alpha.capabilities._replace(owned=owned)
+    looks: list[float] = []
+
+    async def probe(_node, _placed):
+        looks.append(lab.clock.now())
+        return ProbeResult(CLOSED, "refused") if len(looks) == 1 else ProbeResult()
+
+    create(lab, probe)
+    first, second = looks
+    assert (second - first < LOOK_FIRST_S) is owned
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from providers.adapters.ssh import inventory, transport
+from providers.adapters.ssh import inventory, reading, transport
 from providers.adapters.ssh.adapter import Ssh
 from providers.errors import HalfMade, NoCapacity
-from providers.model.machine import RUNNING, Label, Order, Setup
+from providers.model.machine import GONE, RUNNING, Label, Order, Setup
 from providers.model.offer import Candidate, Offer
 from tests.unit.own_machine_rig import SMI, running, until
 
@@ -122,8 +122,10 @@ def test_nothing_begins_before_all_nodes_are_had(rack) -> None:
     assert (made.leases(), (made.folder / "ran").exists()) == (["token-one"], False)
 
 
-def test_an_order_asks_each_machine_three_times(rack, monkeypatch) -> None:
-    """For its cards, to hold them, and to begin: what it told is not asked again."""
+def test_an_order_asks_each_machine_three_times_and_a_release_once(rack, monkeypatch) -> None:
+    """For its cards, to hold them, and to begin: what it told is not asked again. Nor is what it
+    told when it released them.
+    """
     made, asked, call = rack(2), [], transport.call
 
     def counted(known, machine, program, **how):
@@ -131,9 +133,39 @@ def test_an_order_asks_each_machine_three_times(rack, monkeypatch) -> None:
         return call(known, machine, program, **how)
 
     monkeypatch.setattr(transport, "call", counted)
-    assert made.adapter().submit(made.order("token", 2)).state == "done"
+    monkeypatch.setattr(reading, "JUST_NOW_S", 60.0)
+    adapter = made.adapter()
+    ticket = adapter.submit(made.order("token", 2))
+    assert ticket.state == "done"
     verbs = ("facts", "start", "take")
     assert sorted(asked) == [(name, verb) for name in made.names for verb in verbs]
+    asked.clear()
+    assert len(adapter.find("owner")) == len(adapter.observe(ticket.handles)) == 2
+    for handle in ticket.handles:
+        adapter.delete(handle)
+    assert [node.status for node in adapter.observe(ticket.handles)] == [GONE, GONE]
+    assert adapter.find("owner") == []
+    assert asked == [(name, "release") for name in made.names]
+
+
+def test_what_a_machine_told_counts_until_something_is_written_there(rack, monkeypatch) -> None:
+    """Also where a look that began before the writing ends after it."""
+    made, call = rack(1), transport.call
+    monkeypatch.setattr(reading, "JUST_NOW_S", 60.0)
+    adapter = made.adapter()
+    (handle,) = adapter.submit(made.order("token", 1)).handles
+    late: list[bool] = []
+
+    def overtaken(known, machine, program, **how):
+        found = call(known, machine, program, **how)
+        if program.verb == "facts" and not late:
+            late.append(True)
+            adapter.delete(handle)
+        return found
+
+    monkeypatch.setattr(transport, "call", overtaken)
+    adapter.offers()
+    assert late and adapter.observe([handle])[0].status == GONE and adapter.find("owner") == []
 
 
 @pytest.mark.long

@@ -81,6 +81,11 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         self._untouched = untouched
         self._remarks: tuple[str, ...] = ()
         self._facts: dict[Machine, tuple[float, offers.Look]] = {}
+        self._told = reading.Told()
+        self._over: dict[Handle, Node] = {}
+        """Leases that their machines call over: they are never begun again."""
+        self._last: dict[Machine, str] = {}
+        """The token of the last lease at each machine that somebody wanted to know of."""
 
     @property
     def not_configured(self) -> str:
@@ -99,18 +104,31 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
     def _ask(self, machine: Machine, program: Program, *, token: str = "") -> Facts:
         """What a call on one machine answers; with a token it is one that takes cards."""
-        known = self._read()
+        known, reads = self._read(), program.verb in agent.READS
+        began = self._told.began(machine, writes=not reads)
 
         def call() -> Facts:
             found = transport.call(known, machine, program, creating=bool(token), token=token)
             return agent.read(found)
 
-        if program.verb in agent.READS:
-            return reading.shared(machine, program.text, call)
-        try:
-            return call()
-        finally:
-            reading.written(machine)
+        if reads:
+            facts = reading.shared(machine, program.text, call)
+        else:
+            try:
+                facts = call()
+            finally:
+                reading.written(machine)
+        # A stand-in's time is played, and goes on between two calls; what is dropped tells nothing.
+        if self.world == LIVE and program.verb != "drop":
+            self._told.ended(machine, began, facts)
+        return facts
+
+    def _leases(self, machine: Machine) -> Facts:
+        """What a machine tells of its leases, and of the last one if that is over; it is not asked
+        again where it has told just now.
+        """
+        last = self._last.get(machine, "")
+        return self._told.now(machine) or self._ask(machine, agent.program("look", last))
 
     def _looks(
         self, machines: Sequence[Machine], program: Program
@@ -233,6 +251,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
 
         def take(rank: int, choice: Choice) -> Handle | CloudError:
             handle = _handle(choice.machine, order.token)
+            self._last[choice.machine] = order.token
             try:
                 program = agent.take(order, placed, rank, choice.cards, values)
                 told[handle] = self._ask(choice.machine, program, token=order.token)
@@ -358,9 +377,12 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         machine, token = self._of(handle)
         if machine.retired:
             return Node(handle, token, GONE, detail=f"{machine.name} is retired")
-        # As `find` asks it, and other clusters do; of a lease that is no more it tells nothing.
-        facts = self._ask(machine, agent.program("look"))
-        if facts.lease(token) is None:
+        if (over := self._over.get(handle)) is not None:
+            return over
+        # As `find` asks it, and other clusters do; of another lease that is over it tells nothing.
+        self._last[machine] = token
+        facts = self._leases(machine)
+        if facts.lease(token) is None and facts.over[0] != token:
             facts = self._ask(machine, agent.program("look", token))
         return self._said(handle, facts)
 
@@ -382,20 +404,21 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             return _seen(machine, lease)
         why = facts.over[1] if facts.over[0] == token else ""
         detail = OVER.get(why, f"{machine.name} has no such lease")
-        return Node(handle, token, GONE, detail=detail, zone=machine.name, ended=why in OVER)
+        gone = Node(handle, token, GONE, detail=detail, zone=machine.name, ended=why in OVER)
+        if why:
+            self._over[handle] = gone
+        return gone
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         """Every lease with that label. Raises Transient while a machine does not answer."""
         if self._inventory is None or self._untouched():
             return []
         wanted = {"owner": owner, "cluster": cluster, "generation": generation}
-        nodes = []
-        for look in self._looks(self._machines(), agent.program("look")):
-            if isinstance(look, CloudError):
-                raise look
+        nodes, machines = [], self._machines()
+        for machine, facts in zip(machines, at_once(self._leases, machines), strict=True):
             nodes += [
-                _seen(look.machine, lease)
-                for lease in (look.facts or agent.Facts()).leases
+                _seen(machine, lease)
+                for lease in facts.leases
                 if all(not word or lease.fields.get(key) == word for key, word in wanted.items())
             ]
         return nodes

@@ -396,9 +396,22 @@ release() {
     # The one that is there may sleep a while yet. Before anything is ended: this may be what ends.
     played || detached keep "$token"
     advance "$token"
+    [ "$1" = "done" ] || played || ended_soon
   fi
   tell_leases
   finish ok
+}
+
+# Waits a second for what was told to end, and not under the lock: who asks would only ask again.
+ended_soon() {
+  for pause in .05 .1 .15 .2 .25 .25; do
+    [ -d "$leases/$token" ] || return
+    flock -u 9
+    sleep "$pause" 2>/dev/null || sleep 1
+    flock -w 15 9 || finish busy
+    # Its keeper may have done it meanwhile.
+    [ ! -d "$leases/$token" ] || advance "$token"
+  done
 }
 
 tell_log() {

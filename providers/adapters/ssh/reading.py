@@ -1,21 +1,56 @@
-"""Reads that several clusters make of a machine at the same time, as one. Owns for whom an answer
-is: for all who ask before anything of this process's was written there.
+"""Reads that several clusters make of a machine at the same time, as one, and what it told just
+now. Owns for whom an answer is: for all who ask before anything of this process's was written
+there.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from providers.adapters.ssh.agent import Facts
     from providers.adapters.ssh.inventory import Machine
 
 T = TypeVar("T")
 _LOCK = threading.Lock()
 _UNDER_WAY: dict[Machine, dict[str, Future[Any]]] = {}
+
+JUST_NOW_S = 0.5
+"""How long what a machine told of its leases serves whoever asks for them."""
+
+
+class Told:
+    """What machines told of their leases just now, to an adapter. Safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writes: dict[Machine, int] = {}
+        self._facts: dict[Machine, tuple[float, Facts]] = {}
+
+    def began(self, machine: Machine, *, writes: bool) -> int:
+        """A call that begins, for `ended`. One that writes ends what was told before."""
+        with self._lock:
+            if writes:
+                self._writes[machine] = self._writes.get(machine, 0) + 1
+                self._facts.pop(machine, None)
+            return self._writes.get(machine, 0)
+
+    def ended(self, machine: Machine, call: int, facts: Facts) -> None:
+        """What a call was answered; nothing is kept of it where a later one has written."""
+        with self._lock:
+            if self._writes.get(machine, 0) == call:
+                self._facts[machine] = (time.monotonic(), facts)
+
+    def now(self, machine: Machine) -> Facts | None:
+        """What it told, None where that was not just now."""
+        with self._lock:
+            at, facts = self._facts.get(machine, (0.0, None))
+            return facts if time.monotonic() - at < JUST_NOW_S else None
 
 
 def shared(machine: Machine, question: str, ask: Callable[[], T]) -> T:

@@ -70,11 +70,11 @@ async def until_ready(
     started, told, last = world.clock.now(), "", ProbeResult(NO_ADDRESS)
     polling = Polling(world, deadline, stop_signal, first_s=LOOK_FIRST_S)
     while True:
+        given, observed = observed, ()
         try:
-            nodes: tuple[Node, ...] = observed or tuple(
+            nodes: tuple[Node, ...] = given or tuple(
                 await world.call(adapter.name, adapter.observe, tuple(handles))
             )
-            observed = ()
         except (RateLimited, Transient) as error:
             world.report(
                 "warning",
@@ -95,6 +95,9 @@ async def until_ready(
                     world.report("warning", f"{placed.provider} {placed.placement.where}: {note}")
                 return nodes
             last = worst
+            if given and not worst.final and world.manifests[adapter.name].capabilities.owned:
+                # It was there at once, and a short job is over by now: nothing is waited for.
+                continue
             if worst.final or world.clock.now() >= deadline:
                 raise _unready(placed, handles, worst, None if worst.final else deadline - started)
             if worst.stage != told:
