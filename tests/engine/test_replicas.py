@@ -34,14 +34,34 @@ def test_more_replicas_come_beside_those_that_serve(lab) -> None:
 
 def test_replicas_without_room_leave_those_that_serve_and_are_asked_for_again(lab) -> None:
     world, before = made(lab)
-    lab.alpha.stock[("north-a", "spot")] = 0
+    lab.alpha.stock |= {("north-a", "spot"): 0, ("north-b", "spot"): 0}
     after = run(operations.update(world, before, declared(3)))
-    assert after.status == "degraded" and "north-a has no further one now" in after.reasons[0]
+    assert after.status == "degraded" and "north has no further one now" in after.reasons[0]
     assert after.handles == before.handles and len(lab.alive) == 2
     seen = run(operations.read(world, after, "replace-node"))
     assert "2 of 3 machines are left" in seen.reasons[0]
     lab.alpha.stock.clear()
     assert len(run(operations.update(world, seen, declared(3))).handles) == 3
+
+
+def test_replicas_whose_zone_is_out_come_in_another_one_of_the_region(lab) -> None:
+    """Never in another region. They are as they were bought, and another run takes over all."""
+    world, before = made(lab)
+    lab.alpha.stock[("north-a", "spot")] = 0
+    after = run(operations.update(world, before, declared(4)))
+    assert (after.status, after.reasons, after.handles[:2]) == ("running", (), before.handles)
+    zones = ["north-a", "north-a", "north-b", "north-b"]
+    assert [node.zone for node in after.machines] == zones
+    seen = run(operations.read(world, after, "replace-node"))
+    assert (seen.status, seen.bought, seen.reasons) == ("running", (), ())
+    assert run(operations.update(world, seen, declared(4))).handles == after.handles
+    found = run(operations.create(lab.world(), declared(4), "g2"))
+    assert {*found.handles} == {*after.handles} and len(lab.alive) == 4
+    lab.alpha.stock[("north-b", "spot")] = 0
+    lab.alpha.preempt(found.handles[-1])
+    lost = run(operations.read(world, found, "replace-node"))
+    short = run(operations.update(world, lost, declared(4)))
+    assert short.status == "degraded" and {node.region for node in lab.alive} == {"north"}
 
 
 def test_fewer_replicas_release_the_last_ones(lab) -> None:
@@ -73,9 +93,9 @@ def test_what_is_sold_nowhere_near_leaves_those_that_serve(lab) -> None:
     world, before = made(lab, 3)
     lab.alpha.preempt(before.handles[2])
     seen = run(operations.read(world, before, "replace-node"))
-    lab.offers = table([offer for offer in lab.offers_list if offer.zone != "north-a"])
+    lab.offers = table([offer for offer in lab.offers_list if offer.region != "north"])
     after = run(operations.update(lab.world(), seen, declared(3)))
-    assert "2 of 3 replicas serve, and alpha sells nothing more in north-a" in after.reasons[0]
+    assert "2 of 3 replicas serve, and alpha sells nothing more in north;" in after.reasons[0]
     assert {node.handle for node in lab.alive} == set(before.handles[:2])
     assert world is not None
 

@@ -218,8 +218,8 @@ async def _named_elsewhere(
 
 
 def _choose(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> tuple[tuple[Node, ...], int]:
-    """The machines to take over, and the entry that they serve: whole, alike, in one place, of the
-    same fingerprint; the most wanted first.
+    """The machines to take over, and the entry that they serve: whole, alike, in one place (of
+    replicas: in one region), of the same fingerprint; the most wanted first.
     """
     sets: dict[tuple[object, ...], list[Node]] = {}
     good = healthy(spec.ask.kind)
@@ -230,7 +230,8 @@ def _choose(world: World, spec: ClusterSpec, nodes: Sequence[Node]) -> tuple[tup
             and node.label is not None
             and node.label.fingerprint == spec.fingerprint
         ):
-            sets.setdefault(node.placement, []).append(node)
+            at = node.placement
+            sets.setdefault(at._replace(zone="") if spec.ask.replicated else at, []).append(node)
     options: list[tuple[int, float, tuple[Node, ...]]] = []
     for group in sets.values():
         group.sort(key=lambda node: (node.created_at, node.name))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
-    from providers.model.machine import Node
+    from providers.model.machine import Handle, Node
 
 PRICE = ("micro_usd", "price_as_of", "price_source")
 UNKNOWN_GPU = "unknown"
@@ -49,7 +49,13 @@ def compared(record: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecor
     """
     original = as_bought(record)
     compare = [node for node in nodes if node.status not in _OVER]
-    odd = {node.handle: differences(original.placement, node) for node in compare}
+    zones = _zones(record)
+    odd = {
+        node.handle: differences(
+            original.placement._replace(zone=zones.get(node.handle, original.placement.zone)), node
+        )
+        for node in compare
+    }
     if not odd or nodes[0].kind == "service":
         # A provider's own service runs on any of its choices; what of it changed is `Node.drift`.
         return record, list(nodes)
@@ -71,6 +77,16 @@ def compared(record: ClusterRecord, nodes: Sequence[Node]) -> tuple[ClusterRecor
     bought = tuple(sorted((name, terms[name]) for name in (*first, *PRICE)))
     price = record.price if bought == record.bought else original.price
     return original.with_terms(first)._replace(price=price, bought=bought), list(nodes)
+
+
+def _zones(record: ClusterRecord) -> dict[Handle, str]:
+    """The zone that each machine was bought in, as far as it is known: replicas may stand in
+    several.
+    """
+    if "zone" in dict(record.bought):
+        return {}
+    known = (node for node in record.machines if node.zone and node.status != DRIFTED)
+    return {node.handle: node.zone for node in known}
 
 
 def text(record: ClusterRecord) -> str:

@@ -98,7 +98,7 @@ def _resized(case: PreviewCase) -> str:
     nodes, now = record.placement.nodes, record.price.micro_usd
     then = per_hour(None if now is None else now * wanted // nodes)
     what_changes = (
-        f"ADDS {wanted - nodes} in {record.placement.where}, beside the {nodes} that"
+        f"ADDS {wanted - nodes} in {record.placement.region}, beside the {nodes} that"
         if wanted > nodes
         else f"RELEASES {nodes - wanted} of the {nodes} replicas that"
     )

@@ -1,8 +1,9 @@
 """Replaces the lost ones of several machines in the same place: an order that joins the rest.
 
-Owns where such an order may go (the same provider, zone, machine type and kind of capacity; nowhere
-else), what it may cost (what the cap leaves beside the rest) and how long its machines live (as
-long as the rest). Runs under the cluster's lease.
+Owns where such an order may go (the same provider, machine type and kind of capacity, in the same
+zone; a replica, which runs by itself, also in another zone of the region; nowhere else), what it
+may cost (what the cap leaves beside the rest) and how long its machines live (as long as the rest).
+Runs under the cluster's lease.
 """
 
 from __future__ import annotations
@@ -62,9 +63,7 @@ async def rejoin(
     on_sale = await world.call("", market, world, part.ask)
     # Where one was taken back just now there may be room all the same: asking costs nothing.
     plan = presentable(on_sale.plan(part.ask, setup=part.setup), record.cluster)
-    here = tuple(
-        _here(candidate, record) for candidate in plan.candidates if _same(candidate, record)
-    )
+    here = _near(plan.candidates, record, zones=spec.ask.replicated)
     if not here:
         return None
     if spec.budget is not None and not (
@@ -101,9 +100,10 @@ async def rejoin(
         why = next(
             (attempt.message for attempt in reversed(failed.attempts)), "no place is left to try"
         )
+        where = place.region if spec.ask.replicated else place.where
         reason = (
             f"degraded: {len(healthy)} of {place.nodes} machines are left, and"
-            f" {place.where} has no further one now ({why});"
+            f" {where} has no further one now ({why});"
             " the next `up` asks again, `on_loss: replace-all` places all of it anew"
         )
         return after._replace(
@@ -184,10 +184,19 @@ def _paid(
     return spec.budget.fits(candidate._replace(micro_usd=price), limit_s, now, spec.cluster)
 
 
-def _same(candidate: Candidate, record: ClusterRecord) -> bool:
+def _near(
+    candidates: Sequence[Candidate], record: ClusterRecord, *, zones: bool
+) -> tuple[Candidate, ...]:
+    """Those of the rest's own zone; after them, with `zones`, those of its region's others."""
     place = record.placement
-    found = candidate.placement._replace(zone=place.zone, nodes=place.nodes)
-    return found == place and candidate.zone in ("", place.zone)
+    alike = [
+        each
+        for each in candidates
+        if each.placement._replace(zone=place.zone, nodes=place.nodes) == place
+    ]
+    same = [_here(each, record) for each in alike if each.zone in ("", place.zone)]
+    others = [each for each in alike if each.zone != place.zone] if zones and place.zone else []
+    return (*same, *others)
 
 
 def _here(candidate: Candidate, record: ClusterRecord) -> Candidate:

@@ -177,7 +177,7 @@ def _short(record: ClusterRecord, well: int) -> ClusterRecord:
     wanted = record.placement.nodes
     reason = (
         f"degraded: {well} of {wanted} replicas serve; the next `up` gets what is missing in the"
-        " same place, beside them"
+        " same region, beside them"
     )
     return record._replace(status=DEGRADED, reasons=(reason,))
 
@@ -186,7 +186,7 @@ def _nothing_there(after: ClusterRecord, well: int) -> ClusterRecord:
     place = after.placement
     reason = (
         f"degraded: {well} of {place.nodes} replicas serve, and {after.provider} sells nothing more"
-        f" in {place.where}; the next `up` asks again,"
+        f" in {place.region}; the next `up` asks again,"
         f" {rerun_command(after.cluster)} places all of them anew"
     )
     return after._replace(reasons=(reason,))
