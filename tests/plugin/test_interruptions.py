@@ -89,7 +89,6 @@ def test_an_up_killed_while_modal_queues_leaves_nothing(project, stack) -> None:
     assert made.machines() == []
 
 
-@pytest.mark.timeout(900)  # many runs, each of which waits for a cloud that refuses
 def test_a_sign_in_that_ends_in_the_middle_of_a_run_loses_nothing(project) -> None:
     """C24: the machine was ordered, and its cloud refuses every further look: nothing else is
     bought, the state keeps it with its cost; after the sign-in the next `up` takes it over.
@@ -99,6 +98,7 @@ def test_a_sign_in_that_ends_in_the_middle_of_a_run_loses_nothing(project) -> No
     calls = ("instances.get", "instances.list", "instances.aggregatedList", "*perations.*")
     for call in calls:
         made.rehearse("fault", "gcp", call, "unauthorized", "--times", "always")
+    made.hurry()
     said = " ".join(made.up(fails=True).split())
     assert "may still cost $" in said and "nothing else is bought until that is known" in said, said
     assert len(made.machines()) == 1
