@@ -61,6 +61,9 @@ def given(
 def capped(spec: Cluster) -> str:
     """The most that a purchase by its price cap can cost, whenever it is made."""
     cap, ttl_s = spec.max_price_per_hour, spec.setup().ttl_s
+    if spec.block is not None:
+        block = f"a block of up to ${spec.block.max_price:,.2f}, all of it paid at once"
+        return block if cap is None else f"{block}, or what costs up to ${cap:,.2f}/h"
     if cap is None or ttl_s is None:
         return "as soon as there is room, with no limit"
     return (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from providers.adhoc import access
 from providers.adhoc.machine import described
+from providers.adhoc.rentals import Booked
 from providers.engine.market import reopening
 from providers.engine.messages import moment
 from providers.errors import (
@@ -122,7 +123,7 @@ class _Search:
                 failures += 1
                 continue
             try:
-                return await rent()
+                return await self._rented(rent)
             except AllFailed as error:
                 self._tried(len(error.attempts))
                 if error.final or found is None:
@@ -137,6 +138,16 @@ class _Search:
                     raise
                 self.world.report("warning", f"{self.spec.name}: {error}")
             failures += 1
+
+    async def _rented(self, rent: Callable[[], Awaitable[AsyncMachine]]) -> AsyncMachine:
+        """What `rent` acquires. A block that it paid for is waited for, past the deadline too."""
+        while True:
+            try:
+                return await rent()
+            except Booked as booked:
+                again = "ended before, the same command goes on"
+                self.world.report("info", f"{self.spec.name}: {booked}; {again}")
+                await self._until(booked.begins_at)
 
     async def _sleep(self, until: float, found: reopening.Reopening | None) -> None:
         if until <= self.now:
@@ -153,7 +164,10 @@ class _Search:
             f"{self.spec.name}: still looking: {what}; next try {moment(until)}{where}, gives up"
             f" {moment(self.until)}",
         )
-        while (left := until - self.now) > 0:
+        await self._until(until)
+
+    async def _until(self, moment_s: float) -> None:
+        while (left := moment_s - self.now) > 0:
             await self.world.clock.sleep(min(left, STEP_S))
 
     def _over(self, error: AllFailed) -> AllFailed:

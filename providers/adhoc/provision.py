@@ -129,7 +129,7 @@ def launched(
     interrupted = f"{spec.name}: interrupted; what was asked for is being released"
 
     def renting() -> Awaitable[AsyncMachine]:
-        return rent(opened, spec, ssh_key, by_login=by_login)
+        return rent(opened, spec, ssh_key, by_login=by_login, waits=waits is not None)
 
     # An interrupt can come when it is acquired and nobody was told yet: it is then released all
     # the same.
@@ -308,9 +308,19 @@ def _tuples(value: Any) -> Any:
 
 
 async def rent(
-    world: World, spec: Cluster, ssh_key: str | os.PathLike[str] | None, *, by_login: bool = False
+    world: World,
+    spec: Cluster,
+    ssh_key: str | os.PathLike[str] | None,
+    *,
+    by_login: bool = False,
+    waits: bool = False,
 ) -> AsyncMachine:
-    """The machine, bought and verified; a rehearsal says that it is none."""
+    """The machine, bought and verified; a rehearsal says that it is none. `waits`: the caller goes
+    on after `rentals.Booked`.
+    """
+    if spec.block is not None and not waits:
+        todo = "within= waits until the block begins, which is hours or days from now"
+        raise SpecError([Problem("block", "what is there at once", "a block", todo)])
     if world.name == REHEARSAL:
         from providers.rehearsal.nodes import mode
         from providers.rehearsal.store import open_store

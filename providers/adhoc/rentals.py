@@ -16,6 +16,7 @@ from providers.adhoc.machine import AsyncMachine
 from providers.engine import operations, validate
 from providers.engine.desired import ClusterSpec
 from providers.engine.journal import orders as order_table
+from providers.engine.messages import block_begins
 from providers.engine.readiness.access import probe as probed
 from providers.engine.record import UNSETTLED, Account, ClusterRecord
 from providers.engine.runtime.accounts import account_of, survey
@@ -23,7 +24,7 @@ from providers.engine.runtime.deadlines import looking, together
 from providers.engine.termination.settle import bill
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
-from providers.model.machine import ENDED, Handle, Node
+from providers.model.machine import ENDED, QUEUED, Handle, Node
 from providers.model.placement import Placement
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
     from providers.model.spec import Cluster
     from providers.rehearsal.node import StandInProbe
     from providers.remote.ssh import SshProbe
+
+
+class Booked(GpusError):
+    """A block was paid for, under this name, and has not begun: to be asked for again then."""
+
+    def __init__(self, text: str, begins_at: float) -> None:
+        self.begins_at = begins_at
+        super().__init__(text)
 
 
 class _Part(NamedTuple):
@@ -59,8 +68,8 @@ async def rent(
     `by_login`: its workload is not started at boot.
 
     Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then
-    nothing is left running, or the error names what is. When the caller is cancelled, what was made
-    is released first.
+    nothing is left running, or the error names what is. Raises Booked where it paid for a block
+    that has not begun. When the caller is cancelled, what was made is released first.
     """
     ask = reachable(world, spec, own_key=ssh_key is not None)._replace(by_login=by_login)
     owner, holder = access.owner(), uuid.uuid4().hex
@@ -72,13 +81,17 @@ async def rent(
             owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way), accept=spec.accept
         )
         record = await operations.create(world, cluster_spec, uuid.uuid4().hex[:12])
-        if record.reasons:
+        begins_at = _begins_at(world, record)
+        if record.reasons and not begins_at:
             await _undone(world, record)
             raise GpusError(f"{spec.name}: {'; '.join(record.reasons)}; it was released")
     except BaseException:
         await _left_nothing(world, owner, spec.name)
         world.journal.drop(world.name, _use(owner), spec.name, holder)
         raise
+    if begins_at:
+        world.journal.drop(world.name, _use(owner), spec.name, holder)
+        raise Booked(block_begins(begins_at), begins_at)
     return AsyncMachine(
         world,
         record,
@@ -198,6 +211,14 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
         )
     access.forget(world.name, name)
     return bool(generations)
+
+
+def _begins_at(world: World, record: ClusterRecord) -> float:
+    """When the block begins that the cluster paid for and waits for; 0 for none."""
+    if record.status != QUEUED:
+        return 0.0
+    orders = world.journal.orders(world.name, record.owner, record.cluster)
+    return max((row.ticket.begins_at for row in orders if row.ticket is not None), default=0.0)
 
 
 async def _undone(world: World, record: ClusterRecord) -> None:

@@ -368,6 +368,7 @@ def only_job(world: str | None = None, stack: str = "") -> str:
     """
     found = (
         *known(world, stack),
+        *waiting(world, stack),
         *journaled(world, stack, "", lambda journal, of: journal.conclusions(of)),
     )
     jobs = list(dict.fromkeys(each.record.cluster for each in found if each.record.kind == "job"))

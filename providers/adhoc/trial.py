@@ -37,6 +37,7 @@ saved.
 _LEFT_OUT = (
     "spot",
     "capacity",
+    *("block", "acquire"),
     "nodes",
     "replicas",
     "fallback",

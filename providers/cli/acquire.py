@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from providers.adhoc import consent, provision, trial, trial_run
-from providers.cli.options import settings_of
+from providers.cli.options import block_of, settings_of
 from providers.errors import GpusError, Problem, SpecError
+from providers.model.ask import BLOCK
 from providers.model.worlds import REHEARSAL
 from providers.remote.rsync import There
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from providers.adhoc.sync import Machine
-    from providers.model.spec import Cluster
 
 from providers.cli.adhoc import NOTHING, OK, limits, pair, shell_line
 
@@ -63,6 +63,9 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
                 )
             ]
         )
+    if BLOCK in (options.capacity or ()):
+        todo = "`gpus get` waits until the block begins, which is hours or days from now"
+        raise SpecError([Problem("--capacity", "what is there at once", BLOCK, todo)])
     files = _files(options, sends=chosen is None)
     _heed_signals()
     launched: AbstractContextManager[Machine]
@@ -82,7 +85,7 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
         )
     else:
         world, settings = options.world or REHEARSAL, settings_of(options)
-        spec = _spec(options, options.name)
+        spec = provision.declared(options.gpu, {**_fields(options), "name": options.name})
         if not consent.given(spec, world, settings, yes=options.yes):
             return NOTHING
         launched = provision.launched(
@@ -102,13 +105,16 @@ def get(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     if not options.gpu:
         raise SpecError([Problem("", 'a GPU such as "H100:8"', "none")])
-    if options.max_price is None:
+    block = block_of(options)
+    if options.max_price is None and set(options.capacity or ()) != {BLOCK}:
         todo = "it may buy hours from now, at whatever then has room"
         raise SpecError([Problem("--max-price", "the most it may cost an hour", "none", todo)])
     waits = patience.read(options.within, tuple(options.notify))
     files = _files(options, sends=True)
     world, settings = options.world or REHEARSAL, settings_of(options)
-    spec = _spec(options, options.name or _name_of(options, command))
+    fields = _fields(options) | ({} if block is None else {"block": block})
+    name = options.name or _name_of(options, fields, command)
+    spec = provision.declared(options.gpu, {**fields, "name": name})
     if not consent.given(spec, world, settings, yes=options.yes, later=True):
         return NOTHING
     _heed_signals()
@@ -123,9 +129,9 @@ def get(options: argparse.Namespace, command: Sequence[str]) -> int:
     return _used(launched, files, options, command, None)
 
 
-def _name_of(options: argparse.Namespace, command: Sequence[str]) -> str:
+def _name_of(options: argparse.Namespace, fields: Mapping[str, Any], command: Sequence[str]) -> str:
     """A name that the same words always make: what a killed run had bought is found by it."""
-    told = {**_fields(options), "gpu": options.gpu, "command": list(command)}
+    told = {**fields, "gpu": options.gpu, "command": list(command)}
     return f"get-{hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
@@ -168,10 +174,6 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
         **trial.named(options),
         "accept": options.accept,
     }
-
-
-def _spec(options: argparse.Namespace, name: str | None) -> Cluster:
-    return provision.declared(options.gpu, {**_fields(options), "name": name})
 
 
 def _used(

@@ -12,7 +12,7 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from providers.adhoc import ended, provision, stack_clusters
+from providers.adhoc import ended, provision, searches, stack_clusters
 from providers.adhoc.sync import Machine, portal
 from providers.cli.options import settings_of
 from providers.cli.output import print_json
@@ -157,10 +157,14 @@ def wait(options: argparse.Namespace) -> int:
                 )
             ]
         ) from None
-    name = options.name or stack_clusters.only_job(options.world, options.stack or "")
-    code, why = portal().run(
-        stack_clusters.finished_job(name, options.world, options.stack or "", timeout_s)
+    where = (options.world, options.stack or "")
+    name = options.name or stack_clusters.only_job(*where)
+    left_s = portal().run(
+        searches.acquired(
+            name, *where, timeout_s, say=lambda text: print(f"gpus: {text}", file=sys.stderr)
+        )
     )
+    code, why = portal().run(stack_clusters.finished_job(name, *where, left_s))
     if options.json:
         print_json({"name": name, "exit_code": code, "why": why})
     else:
@@ -229,9 +233,11 @@ def one(name: str, options: argparse.Namespace) -> Machine:
     """The ad hoc one of that name, else the one that a stack declares; with -s that stack's alone.
     Raises GpusError for none, and for several.
     """
+    ad_hoc = not options.stack and provision.bought(name, options.world)
+    if not ad_hoc:
+        searches.refuse(name, options.world, options.stack or "")
     if not options.stack and (
-        provision.bought(name, options.world)
-        or not (stack_clusters.known(options.world, cluster=name) or _over(name, options))
+        ad_hoc or not (stack_clusters.known(options.world, cluster=name) or _over(name, options))
     ):
         return provision.find(name, world=options.world, settings=settings_of(options))
     if (past := _over(name, options)) is not None:

@@ -8,7 +8,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
-from providers.cli.options import add_disk, add_spec, add_world
+from providers.cli.options import add_block, add_disk, add_spec, add_world
 
 if TYPE_CHECKING:
     import argparse
@@ -88,6 +88,7 @@ def add_adhoc(commands: Any) -> None:
         "get GPU --max-price USD [--within 12h] [options] [-- COMMAND ...]",
     )
     _add_purchase(get)
+    add_block(get)
     get.add_argument("--within", default="24h", help="give up after this long (default 24h)")
     get.add_argument(
         "--notify",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from providers.errors import Problem, SpecError
-from providers.model.ask import RANKS
+from providers.model.ask import BLOCK, RANKS
 from providers.model.worlds import WORLDS
 
 if TYPE_CHECKING:
     import argparse
+
+_TERMS = ("lasts", "max_price")
+"""What a block's terms cannot be without."""
 
 
 def add_spec(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +52,47 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
         help="buy also at a price that looks wrong",
     )
     add_places(parser)
+
+
+def add_block(parser: argparse.ArgumentParser) -> None:
+    """Adds what `--capacity block` may buy."""
+    parser.add_argument(
+        "--block-lasts", metavar="DURATION", help="with --capacity block: its length, as in 1d"
+    )
+    parser.add_argument(
+        "--block-max-price",
+        type=float,
+        metavar="USD",
+        help="with --capacity block: the most that all of it may cost, paid at once",
+    )
+    parser.add_argument(
+        "--block-start-within",
+        metavar="DURATION",
+        help="with --capacity block: how far off its beginning may be (default 14d)",
+    )
+
+
+def block_of(options: argparse.Namespace) -> dict[str, Any] | None:
+    """The terms of a block as a declaration has them; None where none is asked for. Raises
+    SpecError where its length or its cap is missing.
+    """
+    given = {
+        name: value
+        for name in ("lasts", "max_price", "start_within")
+        if (value := getattr(options, f"block_{name}")) is not None
+    }
+    asked = BLOCK in (options.capacity or ())
+    if not (given or asked):
+        return None
+    missing = [f"--block-{name.replace('_', '-')}" for name in _TERMS if name not in given]
+    if asked and not missing:
+        return given
+    if not asked:
+        todo = f"add --capacity {BLOCK}, or leave them out"
+        raise SpecError([Problem("--capacity", f"{BLOCK}, whose terms are given", "none", todo)])
+    wanted = "a block's length and a cap of its own, since all of it is paid at once"
+    todo = "as in --block-lasts 1d --block-max-price 900"
+    raise SpecError([Problem(name, wanted, "none", todo) for name in missing])
 
 
 def add_disk(parser: argparse.ArgumentParser) -> None:

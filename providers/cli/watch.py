@@ -44,7 +44,8 @@ def parser() -> Parser:
         "--interval",
         default="5m",
         metavar="DURATION",
-        help="from the beginning of one round to that of the next (default 5m)",
+        help="from the beginning of one round to that of the next, at most: what waits for"
+        " capacity is looked for on time (default 5m)",
     )
     made.add_argument(
         "--max-buys",
@@ -114,12 +115,24 @@ def run(argv: Sequence[str]) -> int:
             for each in news(found, before) if to else ():
                 _tell(to, options.stack, each)
             before = found
-            if options.once or end.wait(max(1.0, interval_s - (time.monotonic() - began))):
+            spent_s = time.monotonic() - began
+            if options.once or end.wait(pause_s(found, interval_s, spent_s, time.time())):
                 break
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 1 if result in (FAILED, BUSY) or not written else 0
+
+
+def pause_s(found: Round, interval_s: float, spent_s: float, now: float) -> float:
+    """How long to wait after a round that took `spent_s`: until the next place is to be asked,
+    within the interval and not sooner than the shortest one.
+    """
+    next_s = interval_s - spent_s
+    if found.next_look:
+        least_s = min(_LEAST_S, interval_s) - spent_s
+        next_s = min(next_s, max(least_s, found.next_look - now + 1.0))
+    return max(1.0, next_s)
 
 
 def _tell(to: Sequence[Target], stack: str, found: News) -> None:

@@ -256,6 +256,11 @@ def waits_for_window(ticket: Ticket) -> str:
     )
 
 
+def block_begins(begins_at: float) -> str:
+    """The same where a process waits by itself."""
+    return f"its block is paid for, and begins {moment(begins_at)}"
+
+
 def kept_paid(block: str) -> str:
     """What is left of a block once what was to run in it is given up."""
     return (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from providers.engine import keys
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.buy import check_pinned, made_ready
-from providers.engine.launch.search import buy_or_wait, note_wait
+from providers.engine.launch.search import buy_or_wait, note_wait, unrecorded
 from providers.engine.launch.taken_over import confirmed
 from providers.engine.messages import trimmed
 from providers.engine.readiness import access
@@ -77,7 +77,7 @@ async def create(world: World, spec: ClusterSpec, generation: str) -> ClusterRec
                     if (ready := await made_ready(world, edited, able, stop)) is not None:
                         note_wait(world, ready, spec)
                         return await confirmed(world, ready, stop, ready.handles)
-                bought = await buy_or_wait(world, able, generation, stop)
+                bought = await buy_or_wait(world, able, generation, stop, unrecorded(world, able))
                 note_wait(world, bought, spec)
                 return await confirmed(world, bought, stop)
 

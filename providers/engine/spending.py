@@ -109,7 +109,8 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
     stacks = {row.owner: (row.project, row.stack) for row in world.journal.owners(world.name)}
     clusters: list[ClusterSpend] = []
     all_spells: list[Charge] = []
-    for owner in dict.fromkeys(row.owner for row in world.journal.launches(world.name)):
+    launched = [row.owner for row in world.journal.launches(world.name)]
+    for owner in dict.fromkeys((*launched, *world.journal.payers(world.name))):
         project, name = stacks.get(owner, ("", ""))
         if stack.rpartition("/")[2] not in {"", name}:
             continue

@@ -18,7 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.testing import drift_cases, fault_cases, life_cases, money_cases, volume_cases
+from providers.testing import (
+    block_cases,
+    drift_cases,
+    fault_cases,
+    life_cases,
+    money_cases,
+    volume_cases,
+)
 from providers.testing.bench import Bench, environment
 from providers.testing.harness import Harness, Knobs, StandIn
 
@@ -67,6 +74,13 @@ def cases(harness: Harness) -> list[Case]:
     """The cases that concern this adapter, in a stable order."""
     return [
         Case(body)
-        for module in (life_cases, fault_cases, money_cases, drift_cases, volume_cases)
+        for module in (
+            life_cases,
+            fault_cases,
+            money_cases,
+            drift_cases,
+            volume_cases,
+            block_cases,
+        )
         for body in module.cases(harness)
     ]

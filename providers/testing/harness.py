@@ -84,6 +84,12 @@ class Harness(NamedTuple):
     """The calls that make one, as `create`."""
     kind: str = "machine"
     """The kind of cluster that the cases order."""
+    block: str = ""
+    """A GPU that is sold in blocks; needed where `blocks` are declared, with the calls that buy one
+    and what was paid on the stand-in's own word.
+    """
+    block_create: tuple[str, ...] = ()
+    blocks_paid: Callable[[Store], Sequence[str]] | None = None
 
     @property
     def name(self) -> str:

@@ -49,11 +49,15 @@ class Round(NamedTuple):
     lines: tuple[str, ...] = ()
     seconds: float = 0.0
     spending: dict[str, Any] | None = None
+    next_look: float = 0.0
+    """When a cluster that waits has its next place asked, in epoch seconds; 0 where none waits."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain types, for one line of the log."""
         out = self._asdict()
-        out["at"] = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for name in ("at", "next_look"):
+            when = datetime.fromtimestamp(out[name], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            out[name] = when if out[name] else None
         return out
 
 
@@ -138,17 +142,14 @@ class Watch:
             self._stack.refresh()
             state = self._stack.state()
         planned = self._stack.preview()
-        buys = planned.buys
         count = bought_since(self._stack, state, began - HOUR_S)
-        # With nothing bought for an hour, more may be lost at once than the cap: they are bought in
-        # one round.
-        if buys and count + len(buys) > self._most and (count or not self._most):
-            text = (
-                f"{count} bought in the last hour, at most {self._most} may be: {', '.join(buys)}"
-                " waits"
-            )
+        held = self._held(state, planned.buys, count)
+        capped = (
+            f"{count} bought in the last hour, at most {self._most} may be: {', '.join(held)} waits"
+        )
+        if held and held == planned.buys:
             return Round(
-                began, CAPPED, text, buys, count, _clusters(state), (*idle.lines, *planned.lines)
+                began, CAPPED, capped, held, count, _clusters(state), (*idle.lines, *planned.lines)
             )
         if self.stopping:
             return Round(
@@ -160,8 +161,10 @@ class Watch:
                 _clusters(state),
                 (*idle.lines, *planned.lines),
             )
-        done = self._stack.up()
+        done = self._stack.up([each.urn for each in state.clusters if each.name in held])
         after = self._stack.state()
+        lines = (*idle.lines, *([capped] if held else []), *done.lines)
+        next_look = _next_look(after, held)
         launched = tuple(
             cluster.name
             for cluster in after.clusters
@@ -177,7 +180,8 @@ class Watch:
                 launched,
                 count + len(launched),
                 _clusters(after),
-                (*idle.lines, *done.lines),
+                lines,
+                next_look=next_look,
             )
         looks = _waiting(state) & _waiting(after)
         changed = ", ".join(
@@ -199,8 +203,49 @@ class Watch:
             (),
             count,
             _clusters(after),
-            (*idle.lines, *done.lines),
+            lines,
+            next_look=next_look,
         )
+
+    def _held(self, state: State, buys: tuple[str, ...], count: int) -> tuple[str, ...]:
+        """Those of `buys` that the cap holds back: all, where what is missing is beyond it; else
+        what waits for capacity and would be beyond it if all of that had room now.
+        """
+        looks = {
+            each.name: each.next_look
+            for each in state.clusters
+            if each.status == WAITING and each.name in buys
+        }
+        missing = len(buys) - len(looks)
+        # With nothing bought for an hour, more may be lost at once than the cap: they are bought in
+        # one round.
+        if missing and count + missing > self._most and (count or not self._most):
+            return buys
+        room = max(0, self._most - count - missing)
+        late = sorted(looks, key=lambda name: looks[name])[room:]
+        return tuple(name for name in buys if name in late)
+
+
+def _next_look(state: State, held: tuple[str, ...]) -> float:
+    """When the first place is asked again, in epoch seconds here, whatever the world's clock says;
+    0 where nothing waits but what is `held`.
+    """
+    moments = [each.next_look for each in state.clusters if each.name not in held]
+    first = min(filter(None, moments), default=0.0)
+    return first - _ahead(state) if first else 0.0
+
+
+def _ahead(state: State) -> float:
+    """How far the world's clock is ahead: a rehearsal's may be."""
+    from providers.engine.runtime.world import open_world
+
+    if state.world != REHEARSAL:
+        return 0.0
+    world = open_world(state.world, {})
+    try:
+        return world.clock.now() - datetime.now(UTC).timestamp()
+    finally:
+        world.close()
 
 
 def bought_since(stack: Stack, state: State, since: float) -> int:

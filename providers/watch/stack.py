@@ -29,7 +29,7 @@ from providers.engine.record import WAITING
 from providers.errors import GpusError, Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pulumi.automation import Stack as PulumiStack
@@ -66,6 +66,13 @@ class DeployedCluster(NamedTuple):
     id: str
     outputs: Mapping[str, Any]
     inputs: Mapping[str, Any]
+    urn: str = ""
+
+    @property
+    def next_look(self) -> float:
+        """When the first place is asked again, of one that waits for capacity; 0 for any other."""
+        search = (self.outputs.get("record") or {}).get("search") or {}
+        return float(search.get("next_at") or 0) if self.status == WAITING else 0.0
 
 
 class State(NamedTuple):
@@ -117,11 +124,17 @@ class Stack:
         """What an update would do, after a look at the clouds."""
         return self._ran(lambda stack, on_event: stack.preview(refresh=True, on_event=on_event))
 
-    def up(self) -> Run:
-        """Looks at the clouds, then brings the stack to its declaration."""
+    def up(self, without: Sequence[str] = ()) -> Run:
+        """Looks at the clouds, then brings the stack to its declaration, but for what has one of
+        these URNs: that stays as it is.
+        """
         return self._ran(
             lambda stack, on_event: stack.up(
-                refresh=True, on_event=on_event, show_secrets=False, message="gpus watch"
+                refresh=True,
+                on_event=on_event,
+                show_secrets=False,
+                message="gpus watch",
+                exclude=list(without) or None,
             )
         )
 
@@ -333,6 +346,7 @@ def read_state(deployment: Mapping[str, Any]) -> State:
                     str(item.get("id", "")),
                     outputs,
                     inputs,
+                    str(item.get("urn", "")),
                 )
             )
     return State(world, owner, settings, tuple(clusters), ownership, max_spend)

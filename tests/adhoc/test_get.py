@@ -148,6 +148,44 @@ def test_what_no_wait_would_change_ends_at_once(capsys) -> None:
     assert time.monotonic() - began < 60
 
 
+BLOCK = ("--provider", "aws", "--region", "us-east-1", "--set", "aws:regions=us-east-1")
+TERMS = ("--block-lasts", "1d", "--block-max-price", "800")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("get", "--capacity", "block", *TERMS[:2]), "--block-max-price: wanted a block's length"),
+        (("get", "--capacity", "block", *TERMS[2:]), "--block-lasts: wanted a block's length"),
+        (("get", "--capacity", "block"), "as in --block-lasts 1d --block-max-price 900"),
+        (("get", "--max-price", "9", *TERMS), "--capacity: wanted block, whose terms are given"),
+        (("run", "--capacity", "block", "--keep"), "`gpus get` waits until the block begins"),
+    ],
+)
+def test_block_is_asked_for_with_a_cap_of_its_own(words, text, capsys) -> None:
+    """And of a command that waits for its beginning; nothing is asked of any cloud."""
+    assert main([words[0], "H100:8", *BLOCK, *words[1:]]) == 2
+    assert text in " ".join(capsys.readouterr().err.split())
+    assert not open_store().requests("*")
+
+
+@pytest.mark.long
+def test_block_is_paid_once_and_waited_for_though_the_wait_is_killed() -> None:
+    """The same words go on waiting for the same block, and launch into it."""
+    words = ("get", "H100:8", *BLOCK, "--capacity", "block", *TERMS, "--within", "1h")
+    begins = "its block is paid for, and begins"
+    process = looking(*words)
+    first = said(process, begins)[-1]
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    again = looking(*words)
+    assert said(again, begins)[-1] == first and machines() == []
+    open_store().advance(26 * HOUR_S)
+    assert again.wait(timeout=120) == 0
+    assert len(machines()) == 1
+    assert len(open_store().requests("ec2.PurchaseCapacityBlock")) == 1
+
+
 def test_place_that_opens_first_is_the_next_one() -> None:
     """Of places that are left alone; at once where one is not."""
     from providers.engine.market import planning

@@ -4,7 +4,7 @@ import pytest
 
 from providers.adapters.aws import MANIFEST, error_codes, errors
 from providers.model.volume import VolumeSpec
-from providers.rehearsal.clouds.aws import capacity_calls, console
+from providers.rehearsal.clouds.aws import blocks, capacity_calls, console
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
 from providers.testing.contract import Harness, cases
 
@@ -26,6 +26,11 @@ def reserve(store, place) -> str:
     return "mine"
 
 
+def paid(store) -> list[str]:
+    with store.transaction() as db:
+        return [name for name, _ in blocks.paid(Rows(store, db, store.now()))]
+
+
 HARNESS = Harness(
     MANIFEST,
     console,
@@ -41,6 +46,9 @@ HARNESS = Harness(
     offline={"AWS_EC2_METADATA_DISABLED": "true"},
     volume=VolumeSpec("data", "aws", "use1-az4", 200, "gp3", "us-east-1"),
     volume_create=("ec2.CreateVolume",),
+    block="H100:8",
+    block_create=("ec2.PurchaseCapacityBlock",),
+    blocks_paid=paid,
 )
 
 

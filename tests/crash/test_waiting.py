@@ -3,12 +3,22 @@ the machine.
 """
 
 import asyncio
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from providers.adhoc import searches
 from providers.cli.main import main
+from providers.engine.record import ClusterRecord
+from providers.engine.runtime.world import open_world
 from providers.rehearsal.scenario import ANY
 from providers.rehearsal.store import Store
 from tests.crash.engine import Engine, Failed
@@ -19,6 +29,7 @@ __all__ = ["experiment"]
 
 WAITS = {**SPEC, "acquire": {"within": "12h"}}
 HOUR_S = 3_600.0
+REPOSITORY = Path(__file__).parents[2]
 
 
 def stock(store: Store, count: int) -> None:
@@ -73,6 +84,73 @@ def test_what_is_sold_out_is_waited_for_and_bought_once(
     asyncio.run(engine.destroy())
     assert engine.state == {}
     assert main(["ps"]) == 0 and capsys.readouterr().out.startswith("nothing is held")
+
+
+def test_commands_of_a_cluster_that_waits_say_since_when(
+    experiment: Store, up: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`gpus ssh` refuses with that; `gpus wait` waits, as long as it may, until it is acquired."""
+    stock(experiment, 0)
+    up(WAITS)
+    for words in (["ssh", "train"], ["wait", "train", "--timeout", "1m"]):
+        capsys.readouterr()
+        assert main(words) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "train: still looking since 20" in said and ", until 20" in said
+    said_of: list[str] = []
+
+    def buys(text: str) -> None:
+        said_of.append(text)
+        stock(experiment, 1)
+        experiment.advance(HOUR_S)
+        thread = threading.Thread(target=up, args=(WAITS,))
+        thread.start()
+        thread.join()
+
+    left_s = asyncio.run(searches.acquired("train", timeout_s=9 * HOUR_S, say=buys))
+    assert left_s is not None and 0 < left_s < 8 * HOUR_S and len(said_of) == 1
+    assert asyncio.run(searches.acquired("train", say=buys)) is None and len(said_of) == 1
+
+
+KILLED = """
+import asyncio, os, pickle, signal
+from pathlib import Path
+from providers.engine import operations
+from tests.crash.engine import Engine
+from tests.crash.test_waiting import WAITS
+
+engine, written = Engine(), operations.note_wait
+asyncio.run(engine.up({}))
+Path("state").write_bytes(pickle.dumps(engine.state))
+
+def killed(*given):
+    written(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+operations.note_wait = killed
+asyncio.run(engine.up({"train": WAITS}))
+"""
+
+
+@pytest.mark.long
+def test_kill_before_the_state_was_written_begins_no_new_time(
+    experiment: Store, tmp_path: Path
+) -> None:
+    """The state has nothing of the cluster; the journal knows since when it is looked for."""
+    stock(experiment, 0)
+    experiment.set_latency("gcp", "stockout", 0.05)
+    begun = experiment.now()
+    path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=path, check=False)
+    assert done.returncode == -signal.SIGKILL
+    engine = Engine()
+    engine.state = pickle.loads((tmp_path / "state").read_bytes())  # noqa: S301  # our own
+    assert "train" not in engine.state
+    experiment.advance(5 * HOUR_S)
+    asyncio.run(engine.up({"train": WAITS}))
+    until = ClusterRecord.from_dict(open_world("rehearsal").journal.waiting("rehearsal")[0].record)
+    assert until.search is not None and until.search.until < begun + 13 * HOUR_S
+    assert outputs(engine)["status"] == "waiting"
 
 
 def test_what_was_given_up_fails_until_it_is_edited(experiment: Store, up: Any) -> None:

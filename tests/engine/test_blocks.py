@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from providers.catalog.offers import load
-from providers.engine import budget, operations
+from providers.engine import budget, operations, spending
 from providers.engine.desired import ClusterSpec
 from providers.engine.runtime.world import open_world
-from providers.errors import AllFailed, GpusError
+from providers.errors import AllFailed, GpusError, Transient
 from providers.model.machine import UPFRONT, Setup
 from providers.model.offer import Candidate
 from providers.model.spec import Cluster
@@ -167,6 +167,27 @@ def test_a_block_beyond_its_cap_or_the_budget_is_not_bought(cloud) -> None:
     assert cloud.paid() == [] and cloud.calls("PurchaseCapacityBlock") == 0
     record = cloud.up(limit=800.0)
     assert record.status == "queued" and cloud.paid() == [755.04]
+
+
+def test_blocks_that_cannot_be_listed_are_not_none(cloud) -> None:
+    """The market is not known then, which is another thing than that no place is acceptable."""
+    calls = "ec2.DescribeCapacityBlockOfferings"
+    cloud.store.add_fault("aws", calls, "unavailable", None)
+    with pytest.raises(Transient, match="its blocks could not be listed"):
+        cloud.up()
+    assert cloud.paid() == []
+
+
+def test_block_that_no_launch_used_is_in_the_month(cloud) -> None:
+    """Its owner has no launch, and paid."""
+    record = cloud.up()
+    assert record.launched_at == 0.0
+    world = cloud.world()
+    try:
+        found = spending.of_month(world)
+    finally:
+        world.close()
+    assert found.spent == FEE and [each.cluster for each in found.clusters] == ["train"]
 
 
 def rewritten(cloud, **changes) -> None:

@@ -41,6 +41,7 @@ def month(
         launches=lambda _, owner="": [each for each in launches if owner in {"", each.owner}],
         volume_spells=lambda _: (),
         prepaid=lambda _, owner: [each for each in paid if owner == "of-dev"],
+        payers=lambda _: ("of-dev",) if paid else (),
     )
     world = SimpleNamespace(
         name="live", has_journal=True, journal=journal, clock=SimpleNamespace(now=lambda: now)

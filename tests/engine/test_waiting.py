@@ -103,6 +103,22 @@ def test_refresh_keeps_it_and_destroy_leaves_nothing(lab) -> None:
     assert lab.alive == [] and world.journal.waiting("rehearsal") == ()
 
 
+def test_search_of_a_run_that_no_state_has_goes_on(lab) -> None:
+    """An `up` that was killed before its state was written began it; another declaration, and a
+    time that is over, begin anew.
+    """
+    _, first = created(lab)
+    at(lab, first.search.since + HOUR_S)
+    again = run(operations.create(lab.world(), waits(), "g2"))
+    assert (again.search.since, again.search.until) == (first.search.since, first.search.until)
+    assert again.search.rounds == 2 and again.search.tries == 6
+    other = run(operations.create(lab.world(), waits(asked="d2"), "g3"))
+    assert other.search.since > first.search.since and other.search.rounds == 1
+    at(lab, other.search.until + 1)
+    late = run(operations.create(lab.world(), waits(asked="d2"), "g4"))
+    assert late.search.since > other.search.until - 1 and late.search.rounds == 1
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -12,15 +12,15 @@ import pytest
 from pulumi.automation import CommandResult
 from pulumi.automation.errors import create_command_error
 
-from providers.cli.watch import RoundLog
-from providers.watch.rounds import HOUR_S, Watch
+from providers.cli.watch import RoundLog, pause_s
+from providers.watch.rounds import HOUR_S, Round, Watch
 from providers.watch.stack import Failed, Locked, Run, Stack, failure, read_state
 
 NOW = 1_800_000_000.0
 
 
-def state(*clusters, owner="own1"):
-    """(name, status, handle, launched_at) each."""
+def state(*clusters, owner="own1", next_at=0.0):
+    """(name, status, handle, launched_at) each; `next_at` of those that wait."""
     resources = (
         [
             {
@@ -42,6 +42,7 @@ def state(*clusters, owner="own1"):
             "provider": "gcp",
             "zone": "z",
             "price_usd_per_hour": 2.5,
+            "record": {"search": {"next_at": next_at}} if status == "waiting" else {},
         }
         resources.append(
             {
@@ -65,6 +66,7 @@ class Played:
             history,
         )
         self.fails, self.ups, self.stopped = list(fails), 0, False
+        self.without: list[str] = []
 
     def stop(self) -> None:
         self.stopped = True
@@ -75,17 +77,17 @@ class Played:
     def _run(self):
         if self.fails:
             raise self.fails.pop(0)
-        return Run(
-            self.operations,
-            tuple(name for name, operation in self.operations.items() if operation != "update"),
-            ("train: a warning",),
-        )
+        waits = {each.name for each in self.state().clusters if each.status == "waiting"}
+        makes = {name for name, operation in self.operations.items() if operation != "update"}
+        buys = tuple(name for name in self.operations if name in makes | waits)
+        return Run(self.operations, buys, ("train: a warning",))
 
     def preview(self):
         return self._run()
 
-    def up(self):
+    def up(self, without=()):
         found = self._run()
+        self.without = [urn.rpartition("::")[2] for urn in without]
         self.ups += 1
         return found
 
@@ -233,6 +235,36 @@ def test_cluster_that_waits_is_looked_for_and_no_change() -> None:
     waits = state(("train", "waiting", "", ""))
     found = played(Played(waits, operations={"train": "update"}))
     assert (found.result, found.text) == ("unchanged", "still looking for train")
+
+
+@pytest.mark.parametrize(
+    ("history", "most", "without"),
+    [(0, 3, []), (1, 3, ["c"]), (2, 3, ["b", "c"]), (0, 1, ["b", "c"])],
+)
+def test_what_waits_counts_only_as_far_as_it_could_buy(history, most, without) -> None:
+    """As many look as may buy, and what is lost beside them is bought again."""
+    waits = state(*((name, "waiting", "", "") for name in "abc"), next_at=NOW + 90)
+    stack = Played(waits, operations=dict.fromkeys("abc", "update"), history=history)
+    found = played(stack, most)
+    assert (found.result, stack.without) == ("unchanged", without)
+    assert bool(without) == any("bought in the last hour" in line for line in found.lines)
+    lost = Played(
+        waits, operations={"train": "create", **dict.fromkeys("abc", "update")}, history=2
+    )
+    assert played(lost, 3).result == "changed" and lost.without == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("next_look", "spent_s", "wanted"),
+    [(0, 20, 280), (NOW + 99, 20, 100), (NOW + 999, 20, 280), (NOW - 9, 20, 10), (NOW, 99, 1)],
+)
+def test_next_round_is_at_the_next_look_within_the_interval(next_look, spent_s, wanted) -> None:
+    """Never sooner than the shortest interval, never later than the one that was asked for."""
+    found = Round(NOW, "unchanged", "", next_look=next_look)
+    assert pause_s(found, 300.0, spent_s, NOW) == wanted
+    waits = state(("train", "waiting", "", ""), next_at=NOW + 90)
+    assert played(Played(waits)).next_look == NOW + 90
+    assert played(Played(state(("train", "running", "", "")))).next_look == 0.0
 
 
 def test_a_failure_before_pulumi_began_is_told_in_its_words() -> None:

@@ -44,7 +44,8 @@ def offered(
     now: float,
 ) -> Repriced:
     """Every offering that fits the ask's terms, of the regions and types of `like`. One list for
-    each of these, side by side; a region that cannot be asked is a line.
+    each of these, side by side; a region that cannot be asked is a line. Raises CloudError where
+    that leaves none: there may be some.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -54,6 +55,7 @@ def offered(
     if nodes not in COUNTS:
         return Repriced((), (f"EC2 sells blocks of {_listed(COUNTS)} machines, not of {nodes}",))
     lines: list[str] = []
+    errors: list[CloudError] = []
 
     def look(like: Offer) -> list[Offer]:
         assert ask.block is not None
@@ -62,12 +64,15 @@ def offered(
             found = offerings(client, like.region, like.machine_type, nodes, ask.block, now)
         except CloudError as error:
             lines.append(f"blocks of {like.machine_type} in {like.region} are not known: {error}")
+            errors.append(error)
             return []
         made = (_offer(like, item, ids, ask.block, now) for item in found)
         return [offer for offer in made if offer is not None]
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="aws-blocks") as pool:
         offers = [offer for each in pool.map(look, kinds.values()) for offer in each]
+    if errors and not offers:
+        raise errors[0]
     return Repriced(offers, tuple(lines))
 
 

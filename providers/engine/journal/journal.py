@@ -38,6 +38,7 @@ class Journal(Database):
     forget = _orders.forget
     adopt = _orders.adopt
     orders = _orders.find
+    payers = _orders.payers
     prepaid = _orders.prepaid
 
     launched = _placements.launched

@@ -254,6 +254,16 @@ class Prepaid(NamedTuple):
     micro_usd: int | None
 
 
+def payers(journal: Database, world: str) -> tuple[str, ...]:
+    """The owners that paid for something at once, whether or not it was used."""
+    with journal.read() as db:
+        rows = db.execute(
+            "SELECT DISTINCT owner FROM orders WHERE world = ? AND ticket LIKE ?",
+            (world, f'%"{UPFRONT}"%'),
+        ).fetchall()
+    return tuple(owner for (owner,) in rows)
+
+
 def prepaid(journal: Database, world: str, owner: str) -> tuple[Prepaid, ...]:
     """Every block of the owner's orders, once, however many of them used it."""
     with journal.read() as db:

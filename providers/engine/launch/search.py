@@ -2,8 +2,8 @@
 does about it.
 
 Owns `ClusterRecord.search` and its words. While a cluster waits nothing of it exists, so that a run
-that is killed has nothing to lose: the state knows since when it waits, the journal which place was
-refused lately.
+that is killed has nothing to lose: state and journal know since when it waits, and the journal
+which place was refused lately.
 """
 
 from __future__ import annotations
@@ -54,6 +54,19 @@ async def buy_or_wait(
             raise
         return after
     return record._replace(search=goes_on) if record.status == UNSETTLED else record
+
+
+def unrecorded(world: World, spec: ClusterSpec) -> Search | None:
+    """The search that a run began and was killed before a state had it; None where there is none,
+    or its time is over.
+    """
+    if spec.acquire is None:
+        return None
+    for row in world.journal.waiting(world.name, spec.cluster):
+        if row.owner == spec.owner:
+            search = ClusterRecord.from_dict(row.record).search
+            return search if search is not None and world.clock.now() < search.until else None
+    return None
 
 
 async def look_again(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine.market.at_once import all_at_once
 from providers.engine.messages import bare
-from providers.errors import GpusError
 from providers.model.ask import RESERVATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from providers.adapters.base import Repriced
     from providers.catalog.table import OfferTable
     from providers.engine.runtime.world import World
     from providers.model.ask import Ask
@@ -19,37 +20,25 @@ if TYPE_CHECKING:
 
 def listed(
     world: World, ask: Ask, base: OfferTable, names: Iterable[str], limit_s: float
-) -> tuple[dict[str, Sequence[Offer]], list[str]]:
-    """Each provider's blocks that the ask's terms allow, and what could not be learnt, in lines.
-    Blocking: at most a little over `limit_s`.
+) -> tuple[dict[str, Sequence[Offer]], list[str], Mapping[str, str]]:
+    """Each provider's blocks that the ask's terms allow; what it said besides, in lines; and why
+    those of the others could not be listed. Blocking: at most a little over `limit_s`.
     """
-    import threading
-    import time
 
-    found: dict[str, Sequence[Offer]] = {}
-    lines: list[str] = []
-
-    def look(name: str) -> None:
-        try:
-            offers, said = world.adapter(name).block_offers(ask, like(world, ask, base, name))
-            lines.extend(f"{name}: {line}" for line in said)
-            found[name] = offers
-        except GpusError as error:
-            lines.append(f"{name}: its blocks could not be listed: {bare(name, error)}")
+    def look(name: str) -> Repriced:
+        return world.adapter(name).block_offers(ask, like(world, ask, base, name))
 
     selling = [name for name in names if world.manifests[name].capabilities.blocks]
-    threads = [
-        threading.Thread(target=look, args=(name,), name=f"gpus-blocks-{name}", daemon=True)
-        for name in selling
-    ]
-    until = time.monotonic() + limit_s
-    for thread in threads:
-        thread.start()
-    for name, thread in zip(selling, threads, strict=True):
-        thread.join(max(0.0, until - time.monotonic()))
-        if thread.is_alive():
-            lines.append(f"{name}: its blocks could not be listed within {limit_s:.0f}s")
-    return dict(found), list(lines)
+    found: dict[str, Sequence[Offer]] = {}
+    lines: list[str] = []
+    silent: dict[str, str] = {}
+    for name, result in all_at_once(look, selling, limit_s, "blocks").items():
+        if isinstance(result, Exception):
+            silent[name] = f"its blocks could not be listed: {bare(name, result)}"
+        else:
+            found[name] = result.offers
+            lines.extend(f"{name}: {line}" for line in result.lines)
+    return found, [*lines, *(f"{name}: {why}" for name, why in silent.items())], silent
 
 
 def like(world: World, ask: Ask, base: OfferTable, name: str) -> list[Offer]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from providers.engine.market.at_once import all_at_once
 from providers.engine.market.offers import (
     at_option_prices,
     at_todays_prices,
@@ -127,8 +128,9 @@ def market(
     if ask is not None and ask.block is not None:
         from providers.engine.market import blocks
 
-        sold, said = blocks.listed(world, ask, base, allowed, limit_s or LOOK_LIMIT_S)
+        sold, said, unlisted = blocks.listed(world, ask, base, allowed, limit_s or LOOK_LIMIT_S)
         lines.extend(said)
+        silent |= unlisted
         for name, found in sold.items():
             rows[name] = [*(rows.get(name) or own(base, name)), *found]
     notes = {
@@ -183,46 +185,31 @@ def _look(
     """
     if not names:
         return {}
-    import threading
-    import time
-
     from providers.engine.market import closed_places
 
-    results: dict[str, Any] = {}
     missing: dict[str, str] = {}
     usable: dict[str, frozenset[tuple[str, str]]] = {}
 
-    def look(name: str) -> None:
-        try:
-            adapter = world.adapter(name)
-            # What is missing to buy there is known without an answer.
-            missing[name] = adapter.not_configured
-            results[name] = (
-                listed(adapter, ask, world.manifests.get(name))
-                if name in live
-                else today(adapter)
-                if world.name == LIVE
-                else None
-            )
-            lines.extend(f"{name}: {remark}" for remark in adapter.remarks)
-            if world.name == LIVE and name in begin_closed:
-                usable[name] = closed_places.usable(adapter, begin_closed[name])
-        except Exception as error:
-            results[name] = error
+    def look(name: str) -> Sequence[Offer] | None:
+        adapter = world.adapter(name)
+        # What is missing to buy there is known without an answer.
+        missing[name] = adapter.not_configured
+        result = (
+            listed(adapter, ask, world.manifests.get(name))
+            if name in live
+            else today(adapter)
+            if world.name == LIVE
+            else None
+        )
+        lines.extend(f"{name}: {remark}" for remark in adapter.remarks)
+        if world.name == LIVE and name in begin_closed:
+            usable[name] = closed_places.usable(adapter, begin_closed[name])
+        return result
 
-    threads = [
-        threading.Thread(target=look, args=(name,), name=f"gpus-look-{name}", daemon=True)
-        for name in names
-    ]
-    deadline = time.monotonic() + limit_s
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    late = TimeoutError(f"no answer within {limit_s:.0f}s")
+    found = all_at_once(look, names, limit_s, "look")
     return {
-        name: (results.get(name, late), missing.get(name, ""), usable.get(name, frozenset()))
-        for name in names
+        name: (result, missing.get(name, ""), usable.get(name, frozenset()))
+        for name, result in found.items()
     }
 
 
