@@ -16,7 +16,7 @@ from providers.errors import Unsupported
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from providers.errors import Problem
     from providers.model.ask import Ask
@@ -151,6 +151,19 @@ class PlaceAccess(Protocol):
 
     def usable(self, places: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         """Those of these (region, zone) that this account can use now. Reads."""
+
+
+@runtime_checkable
+class LaunchHelpers(Protocol):
+    """A cloud that makes things beside the machines of an order, and keeps them for the next order
+    of the same launch.
+    """
+
+    def launch_ended(self, owner: str, cluster: str, regions: Collection[str]) -> None:
+        """Removes what the cluster's launch does not need any more. `regions` are those in which an
+        order of the cluster was tried and none stands. Best effort: what it cannot remove is found
+        by the next one.
+        """
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from providers.adapters import base
 from providers.errors import GpusError, Unclassified, Unsupported, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from providers.model.ask import Ask
@@ -132,6 +132,17 @@ class Cloud:
         """See `base.PlaceAccess`; else none."""
         with self._readable("usable"):
             return self.real.usable(places) if isinstance(self.real, base.PlaceAccess) else ()
+
+    @property
+    def keeps_helpers(self) -> bool:
+        """Whether it keeps things beside machines for the orders of one launch."""
+        return isinstance(self.real, base.LaunchHelpers)
+
+    def launch_ended(self, owner: str, cluster: str, regions: Collection[str]) -> None:
+        """See `base.LaunchHelpers`; else nothing."""
+        with self._readable("launch_ended"):
+            if isinstance(self.real, base.LaunchHelpers):
+                self.real.launch_ended(owner, cluster, regions)
 
     @property
     def logs(self) -> bool:

@@ -132,14 +132,16 @@ def test_sold_out_on_one_cloud_lands_on_the_next(walk) -> None:
     )
 
 
-def test_b21_a_vcpu_limit_costs_one_call_a_region(walk) -> None:
-    """No vCPUs in us-east-1: one fleet for the whole region, then the next region; the limit is
-    named.
+def test_b21_a_vcpu_limit_of_zero_costs_a_read_a_region(walk) -> None:
+    """No vCPUs in us-east-1, as Service Quotas says: nothing is made there, then the next region;
+    the limit is named.
     """
     w = walk(regions=("us-east-1", "us-east-2"))
     w.store.set_quota("aws", "us-east-1", "L-417A185B", 0)
     record = w.create()
-    assert (record.placement.region, w.calls("ec2.CreateFleet")) == ("us-east-2", 2)
+    bought = w.calls("ec2.CreateFleet") + w.calls("ec2.RunInstances")
+    assert (record.placement.region, bought) == ("us-east-2", 1)
+    assert w.calls("ec2.CreateSecurityGroup") == 1
     assert (
         record.attempts[0].outcome,
         record.attempts[0].code,

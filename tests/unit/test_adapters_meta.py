@@ -192,6 +192,7 @@ OPTIONAL = {
         base.ConsoleLog,
         base.OwnAccount,
         base.KeylessMarket,
+        base.LaunchHelpers,
         base.Remarks,
     )
     for method in vars(protocol)

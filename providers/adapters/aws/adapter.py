@@ -24,12 +24,14 @@ from providers.adapters.aws import compile as native
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws.block_orders import BlockOrders, for_block
 from providers.adapters.aws.errors import PROVIDER, Context
-from providers.adapters.aws.surroundings import LIVE_STATES, Surroundings
+from providers.adapters.aws.kept import LIVE_STATES
+from providers.adapters.aws.surroundings import Surroundings
 from providers.adapters.aws.volumes import Ebs
 from providers.adapters.base import (
     BlockMarket,
     ConsoleLog,
     HasVolumes,
+    LaunchHelpers,
     OwnAccount,
     PlaceAccess,
     Repricing,
@@ -40,12 +42,12 @@ from providers.model.place import Scope
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from providers.adapters.aws.client import Client
     from providers.adapters.base import Repriced
     from providers.model.ask import Ask
-    from providers.model.machine import CheckLine, Handle, Node, Order
+    from providers.model.machine import CheckLine, Handle, Label, Node, Order
     from providers.model.offer import Candidate, Offer
 
 T = TypeVar("T")
@@ -61,11 +63,11 @@ class _Ending(NamedTuple):
     one.
     """
 
-    owner: str
+    label: Label | None
     spot_request: str
 
 
-class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes):
+class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes, LaunchHelpers):
     """EC2 in one world and account. Safe from several threads.
 
     `opened` makes the client, once, when the first call is about to be made. `regions` limits where
@@ -195,9 +197,9 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
         """One CreateFleet or RunInstances, its ClientToken the order's token, so that EC2 does the
         work once.
 
-        Before it: reads of image, network and groups (some remembered), and what must be made for
-        it: the owner's security group, a placement group for several nodes, a fleet's launch
-        template. The template goes right after the call, however that ends.
+        Before it: reads of image, network, quota and groups (most remembered), and what must be
+        made for it: the owner's security group, a fleet's launch template, a placement group for
+        several nodes. Group and template are kept until the launch has ended.
         """
         first = order.candidates[0]
         context = creation.context_of(order)
@@ -228,9 +230,10 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
         except OutcomeUnknown:
             raise
         except CloudError as error:
-            self.surroundings.drop_groups(order, around.new_group)
+            self.surroundings.refused(order, error)
             if isinstance(error, QuotaExceeded) and error.metric:
-                error.limit = creation.quota_limit(self.client, error.metric, context)
+                limit = self.surroundings.quotas.limit(call.region, error.metric)
+                error.limit = "" if limit is None else f"{limit:g}"
             raise
         return Ticket(
             order,
@@ -279,7 +282,6 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
             if block and len(alive) in (0, wanted):
                 return self.blocks.resume(order, alive)
             if len(alive) == wanted:
-                self.surroundings.drop_template(order)
                 ids = ",".join(str(instance["InstanceId"]) for instance in alive)
                 return Ticket(
                     order, "waiting", (("region", order.candidates[0].region), ("instances", ids))
@@ -288,8 +290,7 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
                 raise delivery.of(alive, context).half_made(
                     "PARTLY_MADE", f"{len(alive)} of {wanted} machines exist"
                 )
-        self.surroundings.drop_template(order)
-        self.surroundings.drop_groups(order)
+        self.surroundings.drop_placement_group(order)
         return None
 
     # Seeing
@@ -341,8 +342,8 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
                     status=STOPPING, detail=f"its Spot request had started {', '.join(left)}"
                 )
         self._ending.pop(node.handle, None)
-        if ending.owner:
-            self.surroundings.tidy(node.region, ending.owner)
+        if ending.label is not None:
+            self.surroundings.kept.tidy(node.region, *ending.label[:2])
         return node
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
@@ -369,7 +370,7 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
             context = Context(f"aws {region}: looking for machines", region)
             found = list(lookup.listed(self.client, context, filters))
             if owner and not found and not cluster and not generation:
-                self.surroundings.tidy_empty(region, owner)
+                self.surroundings.kept.tidy_empty(region, owner)
             ids = self.surroundings.zone_ids(region) if found else {}
             return [read.node(region, instance, ids, self.now()) for instance in found]
 
@@ -377,13 +378,29 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
 
     def everywhere(self, look: Callable[[str], list[T]]) -> list[list[T]]:
         """What a look finds in each region of interest, side by side."""
+        return self._side_by_side(look, self._regions or self.surroundings.enabled())
+
+    def _side_by_side(
+        self, look: Callable[[str], list[T]], regions: Sequence[str]
+    ) -> list[list[T]]:
         from concurrent.futures import ThreadPoolExecutor
 
-        regions = self._regions or self.surroundings.enabled()
         with ThreadPoolExecutor(
             min(REGIONS_AT_ONCE, max(1, len(regions))), thread_name_prefix="aws-regions"
         ) as pool:
             return list(pool.map(look, regions))
+
+    def launch_ended(self, owner: str, cluster: str, regions: Collection[str]) -> None:
+        """Removes the launch's templates, and, from regions without an order of the cluster, what
+        an earlier run of it left and the security group, if no machine of the owner is there.
+        """
+        kept = self.surroundings.kept
+
+        def leave(region: str) -> list[None]:
+            kept.ended(region, owner, cluster, bare=region in regions)
+            return []
+
+        self._side_by_side(leave, sorted({*regions, *kept.places(owner, cluster)}))
 
     def log(self, handle: Handle) -> str:
         """What the machine wrote to its console, cloud-init's output included: the last 64 KB, as
@@ -426,7 +443,7 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
         if not ids:
             return
         label = tagging.label_of(read.tags(found[0]))
-        self._ending[handle] = _Ending(label.owner if label else "", request if persistent else "")
+        self._ending[handle] = _Ending(label, request if persistent else "")
         changes.terminate(self.client, region, ids)
 
     def relabel(self, handle: Handle, generation: str) -> None:

@@ -7,12 +7,11 @@ vCPUs, for each family group and way of buying.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from providers.adapters.aws import machines
+from providers.adapters.aws import machines, quotas
 from providers.adapters.aws.errors import PROVIDER, Context, quota_page
 from providers.errors import BadCredentials, CloudError, NotConfigured
-from providers.model import foreign
 from providers.model.machine import CheckLine
 from providers.model.worlds import REHEARSAL
 
@@ -152,20 +151,7 @@ def _quotas(client: Client, regions: tuple[str, ...]) -> list[CheckLine]:
     ]
 
     def ask(pair: tuple[str, str]) -> float | None:
-        region, code = pair
-        context = Context(f"aws {region}: reading quota {code}", region)
-        try:
-            answer: dict[str, Any] = client.call(
-                "get_service_quota",
-                context,
-                service="service-quotas",
-                ServiceCode="ec2",
-                QuotaCode=code,
-            )
-        except CloudError:
-            return None
-        value = (answer.get("Quota") or {}).get("Value")
-        return foreign.real(value)
+        return quotas.read(client, *pair)
 
     pairs = [(region, code) for _, _, code in codes for region in regions]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="aws-quota") as pool:

@@ -23,7 +23,14 @@ from providers.adapters.aws.region_facts import (
     template_name,
 )
 from providers.adapters.aws.tagging import BLOCK as BLOCK_TAG
-from providers.adapters.aws.tagging import BLOCK_ENDS, NAME, label_tags, owner_tags, tag_list
+from providers.adapters.aws.tagging import (
+    BLOCK_ENDS,
+    NAME,
+    label_tags,
+    owner_tags,
+    tag_list,
+    whose,
+)
 from providers.errors import Unsupported
 from providers.model.ask import BLOCK, ON_DEMAND, RESERVATION, SPOT
 from providers.model.duration import text as duration_text
@@ -40,8 +47,8 @@ FLEET, RUN = "CreateFleet", "RunInstances"
 
 
 class Call(NamedTuple):
-    """One creating call. `template` is the launch template that a fleet needs, made before and
-    deleted after it; None otherwise.
+    """One creating call. `template` is the launch template that a fleet needs, made before it;
+    None otherwise.
 
     `candidates` are those that the call can make. `notes` say what a user would not expect.
     """
@@ -55,7 +62,8 @@ class Call(NamedTuple):
 
 
 def creating_call(order: Order, around: Around) -> Call:
-    """The call that makes all of the order's nodes in one zone, or none.
+    """The call that makes all of the order's nodes in one zone, or none: RunInstances for one pool,
+    a fleet for a machine from one of several.
 
     Raises Unsupported where the order cannot be said to EC2: a Spot machine that is to be kept
     after its ttl, EFA on a type without it, zones without a subnet.
@@ -75,7 +83,8 @@ def creating_call(order: Order, around: Around) -> Call:
     if not usable:
         assert refused is not None
         raise refused
-    if several(order) or order.candidates[0].capacity in (RESERVATION, BLOCK):
+    reserved_kind = order.candidates[0].capacity in (RESERVATION, BLOCK)
+    if len(usable) == 1 or several(order) or reserved_kind:
         return _run(order, usable[0], options, around)
     return _fleet(order, usable, options, around)
 
@@ -117,16 +126,9 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
         volume["Iops"] = options.volume_iops
     if options.volume_throughput:
         volume["Throughput"] = options.volume_throughput
-    tags = {NAME: order.node_names[0], **label_tags(dict(setup.labels)), **owner_tags(order)}
-    first = order.candidates[0]
-    if first.offer.term is not None:
-        tags |= {BLOCK_TAG: first.reservation, BLOCK_ENDS: f"{first.offer.term.ends_at:.0f}"}
     body: dict[str, Any] = {
         "ImageId": around.image.id,
         "BlockDeviceMappings": [{"DeviceName": around.image.device, "Ebs": volume}],
-        "TagSpecifications": [
-            {"ResourceType": kind, "Tags": tag_list(tags)} for kind in ("instance", "volume")
-        ],
         # Version 2 of the metadata service only: the user data and the profile's keys are not for
         # whoever can make the machine fetch a URL.
         "MetadataOptions": {"HttpTokens": "required"},
@@ -144,6 +146,15 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
             "stop" if setup.on_ttl == "keep" else "terminate"
         )
     return body
+
+
+def _tags(order: Order) -> list[dict[str, Any]]:
+    """The tags of an order's machines and their volumes, from their first moment on."""
+    setup, first = order.setup, order.candidates[0]
+    tags = {NAME: order.node_names[0], **label_tags(dict(setup.labels)), **owner_tags(order)}
+    if first.offer.term is not None:
+        tags |= {BLOCK_TAG: first.reservation, BLOCK_ENDS: f"{first.offer.term.ends_at:.0f}"}
+    return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in ("instance", "volume")]
 
 
 def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, around: Around) -> Call:
@@ -179,16 +190,13 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
         )
         override.update({"SubnetId": subnet} if subnet else _where(candidate, around))
         overrides.append(override)
-    spot = first.capacity == SPOT
+    spot, name = first.capacity == SPOT, template_name(order, data)
     body: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": order.token,
         "LaunchTemplateConfigs": [
             {
-                "LaunchTemplateSpecification": {
-                    "LaunchTemplateName": template_name(order),
-                    "Version": "1",
-                },
+                "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "1"},
                 "Overrides": overrides,
             }
         ],
@@ -196,7 +204,12 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
             "TotalTargetCapacity": 1,
             "DefaultTargetCapacityType": SPOT if spot else ON_DEMAND,
         },
-        "TagSpecifications": [{"ResourceType": "fleet", "Tags": tag_list(owner_tags(order))}],
+        # The machines' tags are here and not in the template, which other orders use too; an
+        # instant fleet gives them at launch (EC2 API reference of CreateFleet; Karpenter does so).
+        "TagSpecifications": [
+            {"ResourceType": "fleet", "Tags": tag_list(owner_tags(order))},
+            *_tags(order),
+        ],
     }
     if spot:
         body["SpotOptions"] = {
@@ -206,11 +219,10 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
     else:
         body["OnDemandOptions"] = {"AllocationStrategy": "prioritized"}
     template = {
-        "LaunchTemplateName": template_name(order),
-        "ClientToken": order.token,
+        "LaunchTemplateName": name,
         "LaunchTemplateData": data,
         "TagSpecifications": [
-            {"ResourceType": "launch-template", "Tags": tag_list(owner_tags(order))}
+            {"ResourceType": "launch-template", "Tags": tag_list(whose(order.label))}
         ],
     }
     return Call(
@@ -232,6 +244,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         "MinCount": count,
         "MaxCount": count,
         "ClientToken": order.token,
+        "TagSpecifications": _tags(order),
     }
     if script := user_data(order.setup, order.candidates[0].region, alone=not several(order)):
         body["UserData"] = script  # the client encodes it, here and only here
@@ -240,6 +253,8 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
     if wants_efa(order, candidate, options):
         subnet = subnet_of(candidate.zone, options, around)
         placement = {}
+        # One machine has one card, so that it keeps its public address.
+        cards = machines.efa_cards(candidate.machine_type) if several(order) else ((0, 0, "efa"),)
         body["NetworkInterfaces"] = [
             {
                 "NetworkCardIndex": card,
@@ -249,7 +264,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
                 "Groups": list(around.groups),
                 "DeleteOnTermination": True,
             }
-            for card, device, kind in machines.efa_cards(candidate.machine_type)
+            for card, device, kind in cards
         ]
     else:
         body["SecurityGroupIds"] = list(around.groups)

@@ -18,33 +18,13 @@ if TYPE_CHECKING:
     from providers.model.machine import Order
 
 
-def quota_limit(client: Client, quota: str, context: Context) -> str:
-    """The quota in that region, which EC2's refusal states in words alone; empty where it is
-    not told. One call.
-    """
-    try:
-        answer = client.call(
-            "get_service_quota",
-            context,
-            service="service-quotas",
-            ServiceCode="ec2",
-            QuotaCode=quota,
-        )
-    except CloudError:
-        return ""
-    value = (answer.get("Quota") or {}).get("Value")
-    return f"{value:g}" if isinstance(value, (int, float)) else ""
-
-
 def create_fleet(
     client: Client, around: Surroundings, order: Order, call: native.Call, context: Context
 ) -> list[str]:
-    """Sends CreateFleet, between a launch template made and taken away. The machines' ids."""
-    around.template(call, context._replace(creating=False))
-    try:
-        answer = client.call("create_fleet", context, **call.body)
-    finally:
-        around.drop_template(order)
+    """Sends CreateFleet, after its launch template was made. The machines' ids."""
+    if call.template is not None:
+        around.kept.template(order, call.template, context._replace(creating=False))
+    answer = client.call("create_fleet", context, **call.body)
     ids = [
         str(found)
         for item in answer.get("Instances") or ()

@@ -53,7 +53,7 @@ def delivered(
             )
         )
         if not alive:
-            around.drop_groups(order)
+            around.drop_placement_group(order)
             raise why
         raise of(alive, context).half_made(
             why.code, f"a machine is already {read.state(leaving[0])} ({why})", why.scopes

@@ -97,6 +97,26 @@ def from_response(response: Mapping[str, Any], context: Context) -> CloudError:
     return _error(kind, row, code or f"HTTP {status}", message, context, context.candidates)
 
 
+def beyond_quota(limit: float, context: Context) -> QuotaExceeded:
+    """The refusal of an order that was not sent, since it needs more than the account's limit.
+
+    A limit of nothing speaks of everything that draws on it, another one of these machines alone.
+    """
+    spot = context.candidates[0].capacity == SPOT
+    code = "MaxSpotInstanceCountExceeded" if spot else "VcpuLimitExceeded"
+    context = context._replace(what=f"{context.what}: not asked for, the quota is {limit:g}")
+    error = _error(QuotaExceeded, CODES[code], code, "", context, context.candidates)
+    assert isinstance(error, QuotaExceeded)
+    error.limit = f"{limit:g}"
+    if limit > 0:
+        places = (
+            Scope(PROVIDER, each.region, machine_type=each.machine_type, capacity=each.capacity)
+            for each in context.candidates
+        )
+        error.scopes = tuple(dict.fromkeys(places))
+    return error
+
+
 def from_fleet(errors: Sequence[Mapping[str, Any]], context: Context) -> CloudError:
     """What an instant fleet without machines means: the widest of its errors, with the scopes of
     every one of them.
@@ -249,7 +269,7 @@ def _error(
         if row.scope == BUCKET and candidates:
             bucket = machines.bucket(candidates[0].machine_type)
             spot = candidates[0].capacity == SPOT
-            metric = bucket.spot if spot else bucket.on_demand
+            metric = machines.quota_code(candidates[0].machine_type, candidates[0].capacity)
             page = quota_page(context.region, metric)
             limit = (
                 f": vCPUs of {'Spot' if spot else 'On-Demand'} {bucket.name} instances in"

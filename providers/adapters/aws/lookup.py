@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from providers.adapters.aws import nodes as read
 from providers.adapters.aws import tagging
 from providers.adapters.aws.errors import PROVIDER, Context, from_exception
-from providers.adapters.aws.surroundings import LIVE_STATES
+from providers.adapters.aws.kept import LIVE_STATES
 from providers.errors import CloudError, Unsupported
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from providers.model.ask import SPOT
+
 
 class Type(NamedTuple):
     """One instance type. `gpu` is the catalog's name; `efa` is how many EFA interfaces it takes (0:
@@ -149,6 +151,12 @@ def architecture(instance_type: str) -> str:
 def bucket(instance_type: str) -> Bucket:
     """The account limit that a type draws on."""
     return next(row for row in BUCKETS if instance_type.startswith(row.families))
+
+
+def quota_code(instance_type: str, capacity: str) -> str:
+    """The Service Quotas code of the limit that a type draws on, bought this way."""
+    row = bucket(instance_type)
+    return row.spot if capacity == SPOT else row.on_demand
 
 
 def bucket_gpus(row: Bucket) -> tuple[str, ...]:

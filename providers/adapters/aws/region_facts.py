@@ -4,12 +4,16 @@ records; pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.adapters.aws.options import NONE
 from providers.adapters.aws.options import read as read_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from providers.adapters.aws.options import Options
     from providers.model.machine import Order
 
@@ -36,9 +40,8 @@ class Reservation(NamedTuple):
 class Around(NamedTuple):
     """What was found in the region beforehand. `zones` are the ids of those that the account has
     enabled (empty: not known), `subnets` the default ones by zone id; `zone_names` is empty where
-    the client's API model takes zone ids, else this account's names by id. `new_group` is the
-    security group if it was made just now, for this order. `placement_group` is that of the
-    machines which the order joins.
+    the client's API model takes zone ids, else this account's names by id. `placement_group` is
+    that of the machines which the order joins.
     """
 
     image: Image
@@ -47,7 +50,6 @@ class Around(NamedTuple):
     subnets: tuple[tuple[str, str], ...] = ()
     zone_names: tuple[tuple[str, str], ...] = ()
     reservation: Reservation | None = None
-    new_group: str = ""
     placement_group: str = ""
 
 
@@ -56,11 +58,12 @@ def options_of(order: Order) -> Options:
     return read_options(dict(order.setup.options))
 
 
-def template_name(order: Order) -> str:
-    """The name of an order's launch template: known before it is made, so that a repeated call says
-    exactly the same.
+def template_name(order: Order, data: Mapping[str, Any]) -> str:
+    """The name of a launch template: the same for the same cluster and content, so that orders of
+    one launch share it, and that a repeated call says exactly the same.
     """
-    return f"gpus-{order.token}"
+    text = json.dumps([*order.label[:2], data], sort_keys=True)
+    return f"gpus-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def placement_group(order: Order) -> tuple[str, bool]:

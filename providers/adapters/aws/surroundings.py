@@ -1,20 +1,22 @@
 """What an order needs in a region besides the machine: image, network, security group, placement
-group, reservation, launch template.
+group, reservation.
 
-Owns finding and making them, and tidying away what this adapter made. None of it costs anything.
-Must not create or delete machines.
+Owns finding it, side by side, and remembering what hardly changes; what is made and kept is
+`kept`'s. None of it costs anything. Must not create or delete machines.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.adapters.aws import compile as native
 from providers.adapters.aws import demands, optin, region_facts, reservations, tagging
+from providers.adapters.aws.error_codes import OWN
 from providers.adapters.aws.errors import PROVIDER, Context
+from providers.adapters.aws.kept import Kept
 from providers.adapters.aws.nodes import machines_of, parse
-from providers.errors import CloudError, NotEnabled, Unsupported
+from providers.adapters.aws.quotas import Quotas
+from providers.errors import NotEnabled, Unsupported
 from providers.model import foreign
 from providers.model.place import Scope
 
@@ -23,14 +25,15 @@ if TYPE_CHECKING:
 
     from providers.adapters.aws.client import Client
     from providers.adapters.aws.options import Options
+    from providers.errors import CloudError
     from providers.model.machine import Order
 
-SSH_PORT = 22
 IMAGE_S = 3_600.0
 """How long an image's name is believed: AWS moves the parameter with each release."""
-TEMPLATE_S = 600.0
-"""A launch template lives for one call; one that is older was left behind."""
-LIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
+READS_AT_ONCE = 4
+NETWORK_S = 3_600.0
+"""How long the default VPC and its subnets are believed to be the same."""
+T = TypeVar("T")
 
 
 class Surroundings:
@@ -44,7 +47,10 @@ class Surroundings:
         self._lock = threading.Lock()
         self._zones: dict[str, dict[str, str]] = {}
         self._images: dict[tuple[str, str, str], tuple[float, region_facts.Image]] = {}
+        self._networks: dict[tuple[str, ...], tuple[float, Any]] = {}
         self._enabled: tuple[str, ...] = ()
+        self.kept = Kept(client, now)
+        self.quotas = Quotas(client, now)
 
     # Reading
 
@@ -113,9 +119,12 @@ class Surroundings:
         return found
 
     def around(self, order: Order, context: Context) -> region_facts.Around:
-        """Everything the order needs in its region; what must be made is made. Reads, and at most
-        three calls that make helpers.
+        """Everything the order needs in its region; what must be made is made. Reads side by side,
+        then at most three calls that make helpers. Raises QuotaExceeded where no order could be
+        granted.
         """
+        from concurrent.futures import ThreadPoolExecutor
+
         first = order.candidates[0]
         region, options = first.region, region_facts.options_of(order)
         if region not in self.enabled():
@@ -126,26 +135,29 @@ class Surroundings:
             raise NotEnabled(
                 text, provider=PROVIDER, code="OptInRequired", scopes=[Scope(PROVIDER, region)]
             )
-        reservation = (
-            reservations.named(self._client, self.zone_ids(region), order)
-            if first.reservation
-            else None
-        )
+        with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="aws-around") as pool:
+            quota = pool.submit(self.quotas.check, order, context)
+            zones_there = pool.submit(self.zone_ids, region)
+            image = pool.submit(self.image, region, options, _architecture(order))
+            vpc = (
+                None if options.security_group else pool.submit(self._vpc, region, options, context)
+            )
+        quota.result()
+        ids = zones_there.result()
+        reservation = reservations.named(self._client, ids, order) if first.reservation else None
         by_id = self._client.takes(
             "CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId"
         ) and self._client.takes("RunInstances", "Placement", "AvailabilityZoneId")
-        ids = self.zone_ids(region)
-        zones = tuple(zone_id for zone_id in ids.values() if zone_id)
-        names = () if by_id else tuple((zone_id, name) for name, zone_id in ids.items())
-        image = self.image(region, options, _architecture(order))
         subnets = (
             self._default_subnets(region, context)
             if demands.needs_subnet(order) and not options.subnets
             else ()
         )
-        own, new = (
-            ("", False) if options.security_group else self._security_group(order, options, context)
-        )
+        booted = image.result()
+        groups = options.security_group
+        if vpc is not None:
+            linked = demands.needs_subnet(order)
+            groups = (self.kept.group(order, vpc.result(), context, linked=linked),)
         self._placement_group(order, context)
         joined = (
             self._joined_group(order, context)
@@ -153,114 +165,79 @@ class Surroundings:
             else ""
         )
         return region_facts.Around(
-            image,
-            options.security_group or (own,),
-            zones,
+            booted,
+            groups,
+            tuple(zone_id for zone_id in ids.values() if zone_id),
             subnets,
-            names,
+            () if by_id else tuple((zone_id, name) for name, zone_id in ids.items()),
             reservation,
-            own if new else "",
             joined,
         )
 
+    def _remembered(self, key: tuple[str, ...], look: Callable[[], T]) -> T:
+        """What a look found, if that was not long ago. One that raises is not remembered."""
+        with self._lock:
+            moment, known = self._networks.get(key, (0.0, None))
+        if moment and self._now() - moment < NETWORK_S:
+            return known  # type: ignore[no-any-return]
+        found = look()
+        with self._lock:
+            self._networks[key] = (self._now(), found)
+        return found
+
     def _default_subnets(self, region: str, context: Context) -> tuple[tuple[str, str], ...]:
-        found = self._client.call(
-            "describe_subnets", context, Filters=[{"Name": "default-for-az", "Values": ["true"]}]
-        )
-        ids = self.zone_ids(region)
-        return tuple(
-            (
-                str(
-                    item.get("AvailabilityZoneId") or ids.get(str(item.get("AvailabilityZone")), "")
-                ),
-                str(item["SubnetId"]),
+        """(zone id, subnet) of each default subnet. One call, remembered for an hour."""
+
+        def look() -> tuple[tuple[str, str], ...]:
+            wanted = [{"Name": "default-for-az", "Values": ["true"]}]
+            found = self._client.call("describe_subnets", context, Filters=wanted)
+            ids = self.zone_ids(region)
+            return tuple(
+                (
+                    str(
+                        item.get("AvailabilityZoneId")
+                        or ids.get(str(item.get("AvailabilityZone")), "")
+                    ),
+                    str(item["SubnetId"]),
+                )
+                for item in found.get("Subnets", ())
             )
-            for item in found.get("Subnets", ())
-        )
+
+        return self._remembered(("subnets", region), look)
 
     def _vpc(self, region: str, options: Options, context: Context) -> str:
-        if options.subnets:
-            ids = sorted({subnet for _, subnet in options.subnets})
+        """The VPC of the order's subnets, else the default one. One call, remembered for an
+        hour.
+        """
+        ids = sorted({subnet for _, subnet in options.subnets})
+
+        def look() -> str:
             # A spec may name subnets of several regions: those of this one are picked out, instead
             # of asked for by id.
-            found = self._client.call(
-                "describe_subnets", context, Filters=[{"Name": "subnet-id", "Values": ids}]
-            ).get("Subnets", ())
-        else:
-            found = self._client.call(
-                "describe_vpcs", context, Filters=[{"Name": "is-default", "Values": ["true"]}]
-            ).get("Vpcs", ())
-        if not found:
-            wanted = "one of options.aws.subnets" if options.subnets else "a default VPC"
-            text = (
-                f"aws {region}: wanted {wanted}, found none here; aws ec2 create-default-vpc makes"
-                " one, or set options.aws.subnets"
+            operation, key, wanted = (
+                ("describe_subnets", "Subnets", {"Name": "subnet-id", "Values": ids})
+                if ids
+                else ("describe_vpcs", "Vpcs", {"Name": "is-default", "Values": ["true"]})
             )
-            raise Unsupported(
-                text,
-                provider=PROVIDER,
-                code="VPCIdNotSpecified",
-                scopes=[Scope(PROVIDER, region)],
-                block_s=0.0,
-            )
-        return str(found[0]["VpcId"])
+            found = self._client.call(operation, context, Filters=[wanted]).get(key, ())
+            if not found:
+                asked = "one of options.aws.subnets" if ids else "a default VPC"
+                text = (
+                    f"aws {region}: wanted {asked}, found none here; aws ec2 create-default-vpc"
+                    " makes one, or set options.aws.subnets"
+                )
+                raise Unsupported(
+                    text,
+                    provider=PROVIDER,
+                    code="VPCIdNotSpecified",
+                    scopes=[Scope(PROVIDER, region)],
+                    block_s=0.0,
+                )
+            return str(found[0]["VpcId"])
+
+        return self._remembered(("vpc", region, *ids), look)
 
     # Making
-
-    def _security_group(self, order: Order, options: Options, context: Context) -> tuple[str, bool]:
-        """The owner's group in the region, and whether it had to be made.
-
-        It lets in ssh from anywhere and everything from itself (which EFA needs), and lets out
-        everything. The default VPC's own group lets nobody in, so a machine in it could not be
-        reached.
-        """
-        vpc = self._vpc(context.region, options, context)
-        owner = order.label.owner
-        name = f"gpus-{owner}"
-        wanted = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc]}]
-        found = self._client.call("describe_security_groups", context, Filters=wanted).get(
-            "SecurityGroups", ()
-        )
-        if found:
-            group_id = str(found[0]["GroupId"])
-            if found[0].get("IpPermissions"):
-                return group_id, False
-        else:
-            tags = tagging.tag_list({tagging.NAME: name, tagging.OWNER: owner})
-            group_id = str(
-                self._client.call(
-                    "create_security_group",
-                    context,
-                    GroupName=name,
-                    Description="ssh to the machines of one stack, and everything among them",
-                    VpcId=vpc,
-                    TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
-                )["GroupId"]
-            )
-        itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}
-        ssh = {
-            "IpProtocol": "tcp",
-            "FromPort": SSH_PORT,
-            "ToPort": SSH_PORT,
-            "IpRanges": [{"CidrIp": "0.0.0.0/0", "Description": "ssh, by key only"}],
-        }
-        self._quietly(
-            "InvalidPermission.Duplicate",
-            "authorize_security_group_ingress",
-            context,
-            GroupId=group_id,
-            IpPermissions=[itself, ssh],
-        )
-        # EFA's traffic is no IP traffic: "all addresses" does not hold it, the group itself does
-        # (EC2 user guide on EFA).
-        self._quietly(
-            "InvalidPermission.Duplicate",
-            "authorize_security_group_egress",
-            context,
-            GroupId=group_id,
-            IpPermissions=[itself],
-        )
-        return group_id, not found
 
     def _joined_group(self, order: Order, context: Context) -> str:
         """The placement group of the machines that the order joins; empty where they are in none.
@@ -282,7 +259,7 @@ class Surroundings:
         if not ours:
             return
         tags = tagging.tag_list(tagging.owner_tags(order))
-        self._quietly(
+        self.kept.quietly(
             "InvalidPlacementGroup.Duplicate",
             "create_placement_group",
             context,
@@ -291,96 +268,17 @@ class Surroundings:
             TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],
         )
 
-    def template(self, call: native.Call, context: Context) -> None:
-        """Makes the launch template of a fleet; one that an earlier try of the same order made is
-        the same.
-        """
-        if call.template is not None:
-            self._quietly(
-                "InvalidLaunchTemplateName.AlreadyExistsException",
-                "create_launch_template",
-                context,
-                **call.template,
-            )
-
-    def _quietly(self, fine: str, operation: str, context: Context, **parameters: Any) -> None:
-        try:
-            self._client.call(operation, context, **parameters)
-        except CloudError as error:
-            if error.code != fine:
-                raise
-
-    # Tidying: best effort everywhere, since none of it costs anything and the next one tries again
-
-    def drop_template(self, order: Order) -> None:
-        """Deletes the order's launch template, if there is one."""
-        region = order.candidates[0].region
-        self._try(
-            "delete_launch_template", region, LaunchTemplateName=region_facts.template_name(order)
-        )
-
-    def drop_groups(self, order: Order, new_group: str = "") -> None:
-        """Deletes the order's own placement group, if there is one, and a security group that was
-        made for it; not what is in use.
-        """
+    def drop_placement_group(self, order: Order) -> None:
+        """Deletes the order's own placement group, if there is one; not one that is in use."""
         name, ours = region_facts.placement_group(order)
-        region = order.candidates[0].region
         if ours:
-            self._try("delete_placement_group", region, GroupName=name)
-        if new_group:
-            self._try("delete_security_group", region, GroupId=new_group)
+            self.kept.attempt("delete_placement_group", order.candidates[0].region, GroupName=name)
 
-    def tidy(self, region: str, owner: str) -> None:
-        """Deletes what the owner's machines no longer need in a region: old launch templates, empty
-        placement groups, and, with the last machine, the security group. A helper that another run
-        needs at this moment is made again by it (see `errors.OWN`).
-        """
-        live = {"Name": "instance-state-name", "Values": list(LIVE_STATES)}
-        machines = self._owned("describe_instances", "Reservations", region, owner, live)
-        for item in (
-            self._owned("describe_launch_templates", "LaunchTemplates", region, owner) or ()
-        ):
-            if self._now() - item["CreateTime"].timestamp() > TEMPLATE_S:
-                self._try(
-                    "delete_launch_template", region, LaunchTemplateId=item["LaunchTemplateId"]
-                )
-        for item in (
-            self._owned("describe_placement_groups", "PlacementGroups", region, owner) or ()
-        ):
-            self._try("delete_placement_group", region, GroupName=item["GroupName"])
-        if machines == []:
-            for item in (
-                self._owned("describe_security_groups", "SecurityGroups", region, owner) or ()
-            ):
-                self._try("delete_security_group", region, GroupId=item["GroupId"])
-
-    def _owned(
-        self, operation: str, key: str, region: str, owner: str, *more: dict[str, Any]
-    ) -> list[dict[str, Any]] | None:
-        """What carries the owner's tag; None where it could not be listed, which is not nothing."""
-        wanted = [{"Name": f"tag:{tagging.OWNER}", "Values": [owner]}, *more]
-        context = Context(f"aws {region}: tidying", region)
-        try:
-            return [
-                item
-                for page in self._client.pages(operation, context, Filters=wanted)
-                for item in page.get(key, ())
-            ]
-        except CloudError:
-            return None
-
-    def tidy_empty(self, region: str, owner: str) -> None:
-        """Tidies a region that holds none of the owner's machines, if his security group is still
-        there. One call where it is not.
-        """
-        if self._owned("describe_security_groups", "SecurityGroups", region, owner):
-            self.tidy(region, owner)
-
-    def _try(self, operation: str, region: str, **parameters: Any) -> None:
-        try:
-            self._client.call(operation, Context(f"aws {region}: tidying", region), **parameters)
-        except CloudError:
-            return
+    def refused(self, order: Order, error: CloudError) -> None:
+        """What follows from a refused order for what is around it."""
+        self.drop_placement_group(order)
+        if error.code in OWN:
+            self.kept.forget(order.candidates[0].region, order.label.owner)
 
 
 def _architecture(order: Order) -> str:

@@ -28,16 +28,19 @@ BLOCK, BLOCK_ENDS, BLOCK_FEE = "gpus-block", "gpus-block-ends", "gpus-block-micr
 _TAG_MAX = 256
 
 
-def owner_tags(order: Order) -> dict[str, str]:
-    """The tags that say whose something is, and which order made it."""
-    label = order.label
+def whose(label: Label) -> dict[str, str]:
+    """The tags that say whose something is."""
     return {
         OWNER: label.owner,
         CLUSTER: label.cluster,
         GENERATION: label.generation,
         FINGERPRINT: label.fingerprint,
-        ORDER: order.token,
     }
+
+
+def owner_tags(order: Order) -> dict[str, str]:
+    """The tags that say whose something is, and which order made it."""
+    return {**whose(order.label), ORDER: order.token}
 
 
 def label_of(tags: Mapping[str, str]) -> Label | None:

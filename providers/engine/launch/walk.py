@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from providers.engine.journal import orders as order_table
+from providers.engine.launch import helpers
 from providers.engine.launch.candidates import Candidates
 from providers.engine.launch.compose import compose
 from providers.engine.launch.order import (
@@ -79,7 +80,11 @@ async def acquire(
     walk = _Walk(world, spec, generation, stop or StopSignal(world), frozenset(keep))
     walk.candidates = Candidates(world, plan, spec, market, accept)
     walk.attempts = list(before)
-    return await walk.run(tuple(joins))
+    try:
+        return await walk.run(tuple(joins))
+    finally:
+        if not walk.stop.taken_over:
+            await helpers.removed(world, spec.owner, spec.cluster)
 
 
 async def resumed(

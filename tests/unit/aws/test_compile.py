@@ -138,15 +138,18 @@ def test_zone_ids_become_names_where_the_api_model_has_no_ids() -> None:
 
 
 def test_label_labels_and_names_are_tags() -> None:
-    """Instance and volume carry the label, the order's token, the name and the user's labels;
-    template and fleet carry the label.
+    """Instance and volume carry the label, the order's token, the name and the user's labels, given
+    by the call itself; the fleet carries label and token, its template, which other orders use too,
+    the label.
     """
-    call = native.creating_call(order(labels=(("team", "x"),)), AROUND)
+    wanted = order(candidate(A), candidate(B), labels=(("team", "x"),))
+    call = native.creating_call(wanted, AROUND)
     specs = {
         item["ResourceType"]: {tag["Key"]: tag["Value"] for tag in item["Tags"]}
-        for item in present(call.template)["LaunchTemplateData"]["TagSpecifications"]
+        for item in call.body["TagSpecifications"]
     }
-    assert {"instance", "volume"} == set(specs)
+    assert {"instance", "volume", "fleet"} == set(specs)
+    assert "TagSpecifications" not in present(call.template)["LaunchTemplateData"]
     label = {
         "gpus-owner": "own1",
         "gpus-cluster": "train",
@@ -159,9 +162,12 @@ def test_label_labels_and_names_are_tags() -> None:
         == specs["instance"]
         == specs["volume"]
     )
+    assert label == specs["fleet"]
+    del label["gpus-order"]
     assert label == {
         tag["Key"]: tag["Value"] for tag in present(call.template)["TagSpecifications"][0]["Tags"]
     }
+    valid("CreateFleet", call.body)
     assert Label("own1", "train", "gen1", "0123456789abcdef") == tagging.label_of(specs["instance"])
     assert tagging.label_of({"Name": "x"}) is None
 
@@ -176,20 +182,15 @@ def test_the_disk_is_as_asked_and_never_smaller_than_the_image() -> None:
     """gp3 of the asked size, the root device's own name, deleted with the machine."""
     around = AROUND._replace(image=region_facts.Image("ami-1", "/dev/xvda", 120))
     for asked, size in ((None, 120), (50, 120), (500, 500)):
-        (mapping,) = present(native.creating_call(order(disk_gib=asked), around).template)[
-            "LaunchTemplateData"
-        ]["BlockDeviceMappings"]
+        call = native.creating_call(order(disk_gib=asked), around)
+        (mapping,) = call.body["BlockDeviceMappings"]
         assert {
             "DeviceName": "/dev/xvda",
             "Ebs": {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True},
         } == mapping
     faster = order(**options(volume_type="io2", volume_iops=4000))
-    assert (
-        present(native.creating_call(faster, AROUND).template)["LaunchTemplateData"][
-            "BlockDeviceMappings"
-        ][0]["Ebs"]["Iops"]
-        == 4000
-    )
+    (mapping,) = native.creating_call(faster, AROUND).body["BlockDeviceMappings"]
+    assert mapping["Ebs"]["Iops"] == 4000
 
 
 def test_options_reach_the_template() -> None:
@@ -197,10 +198,10 @@ def test_options_reach_the_template() -> None:
     given = options(
         key_name="me",
         instance_profile="arn:aws:iam::123456789012:instance-profile/t",
-        subnets={A: "subnet-0123456789abcdef0"},
+        subnets={A: "subnet-0123456789abcdef0", B: "subnet-0123456789abcdef1"},
         placement_group="mine",
     )
-    call = native.creating_call(order(candidate(A), **given), AROUND)
+    call = native.creating_call(order(candidate(A), candidate(B), **given), AROUND)
     data = present(call.template)["LaunchTemplateData"]
     assert (
         data["KeyName"],
@@ -209,7 +210,7 @@ def test_options_reach_the_template() -> None:
     assert data["Placement"] == {"GroupName": "mine"} and data["MetadataOptions"] == {
         "HttpTokens": "required"
     }
-    (override,) = call.body["LaunchTemplateConfigs"][0]["Overrides"]
+    override = call.body["LaunchTemplateConfigs"][0]["Overrides"][0]
     assert (
         override["SubnetId"] == "subnet-0123456789abcdef0" and "AvailabilityZoneId" not in override
     )
@@ -240,6 +241,29 @@ def test_zones_without_a_subnet_or_not_enabled_are_left_out() -> None:
 
 
 # RunInstances
+
+
+@pytest.mark.parametrize("capacity", ["on-demand", "spot"])
+def test_one_pool_is_bought_without_a_fleet(capacity) -> None:
+    """One type in one zone: RunInstances, all or nothing, by the order's token, and no template.
+    Orders for the same cluster and content share a template, whatever their tokens.
+    """
+    call = native.creating_call(order(candidate(A, capacity=capacity)), AROUND)
+    assert (call.method, call.template) == (native.RUN, None)
+    assert (call.body["MinCount"], call.body["MaxCount"], call.body["ClientToken"]) == (1, 1, TOKEN)
+    assert call.body["Placement"] == {"AvailabilityZoneId": A}
+    assert ("InstanceMarketOptions" in call.body) == (capacity == "spot")
+    valid("RunInstances", call.body)
+    wanted = order(candidate(A), candidate(B))
+    first, again, other = (
+        present(native.creating_call(each, AROUND).template)["LaunchTemplateName"]
+        for each in (
+            wanted,
+            wanted._replace(token="66666666-2222-3333-4444-555555555555"),
+            order(candidate(A), candidate(B), ttl_s=60),
+        )
+    )
+    assert first == again != other
 
 
 def test_several_nodes_are_all_or_nothing_in_one_zone_with_efa() -> None:
@@ -302,11 +326,12 @@ def test_efa_follows_the_card_layout_of_the_family() -> None:
             order(candidate(machine_type="g5.xlarge"), **options(efa=True)), AROUND
         )
     one = native.creating_call(order(candidate(), **options(efa=True)), AROUND)
-    assert (
-        present(one.template)["LaunchTemplateData"]["NetworkInterfaces"][0]["InterfaceType"]
-        == "efa"
-    )
-    assert one.body["LaunchTemplateConfigs"][0]["Overrides"][0]["SubnetId"] == "subnet-0"
+    (card,) = one.body["NetworkInterfaces"]
+    assert (card["InterfaceType"], card["SubnetId"]) == ("efa", "subnet-0")
+    fleet = native.creating_call(order(candidate(A), candidate(B), **options(efa=True)), AROUND)
+    (card,) = present(fleet.template)["LaunchTemplateData"]["NetworkInterfaces"]
+    assert card["InterfaceType"] == "efa"
+    assert fleet.body["LaunchTemplateConfigs"][0]["Overrides"][0]["SubnetId"] == "subnet-0"
     plain = native.creating_call(
         order(candidate(nodes=2), nodes=2, **options(efa=False, placement_group="none")), AROUND
     )
@@ -350,9 +375,7 @@ def test_several_network_cards_have_no_public_address() -> None:
 def test_a_kept_machine_is_stopped_and_may_be_started_again() -> None:
     """on_ttl keep: the shutdown stops it. A one-time Spot machine can't be kept, so it is refused."""
     call = native.creating_call(order(ttl_s=3600, on_ttl="keep"), AROUND)
-    assert (
-        present(call.template)["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"] == "stop"
-    )
+    assert call.body["InstanceInitiatedShutdownBehavior"] == "stop"
     with pytest.raises(Unsupported, match="on_ttl") as caught:
         native.creating_call(order(candidate(capacity="spot"), ttl_s=3600, on_ttl="keep"), AROUND)
     assert (Scope("aws", capacity="spot"),) == caught.value.scopes

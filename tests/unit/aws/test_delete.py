@@ -128,13 +128,15 @@ def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig) -> None:
 
 
 def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
-    """A group and an old template without any machine go when everything of the owner is looked
-    for; a young template may be in use.
+    """A group and a template without any machine go when everything of the owner is looked for, but
+    not what a launch of this process still uses.
     """
     rig.store.set_stock("aws", "", "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity):
-        rig.ec2.submit(order())
-    assert rig.left() == NOTHING, "a refused order takes back what was made for it"
+        rig.ec2.submit(order(candidate(), candidate(B)))
+    assert rig.ec2.find("own1") == [] and [len(each) for each in rig.left()] == [0, 1, 0, 1]
+    rig.ec2.launch_ended("own1", "train", [REGION])
+    assert rig.left() == NOTHING
     owner = [{"Key": "gpus-owner", "Value": "own1"}]
     rig.boto(
         "create_security_group",
@@ -151,7 +153,6 @@ def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
     rig.ec2.find("own2")
     rig.ec2.find("own1", "train")
     assert 1 == len(rig.left()[1]) == len(rig.left()[3])
-    rig.moment += 700
     assert rig.ec2.find("own1") == [] and rig.left() == NOTHING
 
 
@@ -170,7 +171,7 @@ def test_a_group_that_was_tidied_away_in_between_is_a_passing_fault(rig, monkeyp
         return found
 
     monkeypatch.setattr(Surroundings, "around", gone_again)
-    wanted = order()
+    wanted = order(candidate(), candidate(B))
     with pytest.raises(Transient, match="made again"):
         rig.ec2.submit(wanted)
     assert rig.ec2.resume(wanted) is None and rig.finish(rig.ec2.submit(wanted))

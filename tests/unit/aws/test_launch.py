@@ -1,5 +1,7 @@
 """The EC2 adapter launches machines: as ordered, once, and found again after a lost answer."""
 
+import uuid
+
 import pytest
 
 from providers.adapters.aws import machines
@@ -29,7 +31,7 @@ from tests.unit.aws.rig import REGION, A, B, E, candidate, order
     ],
 )
 def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
-    """Made by one fleet, running, and seen as what was ordered: type, GPUs, zone id, way of buying,
+    """Made by one call, running, and seen as what was ordered: type, GPUs, zone id, way of buying,
     label.
     """
     ticket = rig.launched(candidate(zone, machine_type, capacity), labels=(("team", "x"),))
@@ -57,8 +59,8 @@ def test_a_machine_is_had_as_ordered(rig, machine_type, zone, capacity) -> None:
     )
     assert (
         candidate(zone, machine_type, capacity) == ticket.placed
-        and rig.count("CreateFleet") == 1
-        and rig.count("RunInstances") == 0
+        and rig.count("CreateFleet") == 0
+        and rig.count("RunInstances") == 1
     )
 
 
@@ -76,18 +78,58 @@ def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig) -> None:
     ) == (B, "p5.48xlarge") and rig.count("CreateFleet") == 1
 
 
-def test_a_fleets_template_is_gone_after_the_call(rig) -> None:
-    """The launch template is a helper for one call: deleted after a success, a refusal and a lost
-    answer.
+def test_what_is_around_an_order_is_made_once_a_launch(rig) -> None:
+    """Group and launch template are kept from one order to the next, refused or lost, and from one
+    pool to several; when the launch has ended the template goes, and the group where no machine is.
     """
-    rig.launched()
-    rig.store.set_stock("aws", A, "p5.48xlarge", "on-demand", 0)
-    with pytest.raises(NoCapacity):
-        rig.ec2.submit(order())
+    both = (candidate(A), candidate(B))
+    rig.store.set_stock("aws", "", "p5.48xlarge", "on-demand", 0)
+    for wanted in (order(*both), order(*both), order(candidate(A)), order(candidate(B))):
+        with pytest.raises(NoCapacity):
+            rig.ec2.submit(wanted._replace(token=str(uuid.uuid4())))
     rig.store.add_fault("aws", "ec2.CreateFleet", "reply-lost")
     with pytest.raises(OutcomeUnknown):
-        rig.ec2.submit(order(candidate(B)))
-    assert rig.count("CreateLaunchTemplate") == 3 and rig.left()[1] == []
+        rig.ec2.submit(order(*both))
+    made = [
+        rig.count(method)
+        for method in (
+            "CreateSecurityGroup",
+            "AuthorizeSecurityGroupIngress",
+            "AuthorizeSecurityGroupEgress",
+            "CreateLaunchTemplate",
+            "DescribeVpcs",
+            "DescribeSecurityGroups",
+        )
+    ]
+    assert made == [1, 1, 0, 1, 1, 1]
+    assert len(rig.store.requests("service-quotas.GetServiceQuota")) == 1
+    assert (len(rig.left()[1]), len(rig.left()[3])) == (1, 1)
+    rig.ec2.launch_ended("own1", "train", [REGION])
+    assert rig.left() == ([], [], [], [])
+    rig.store.set_stock("aws", B, "p5.48xlarge", "on-demand", 1)
+    rig.finish(rig.ec2.submit(order(*both, generation="gen2")))
+    rig.ec2.launch_ended("own1", "train", [])
+    assert [len(each) for each in rig.left()] == [1, 0, 0, 1]
+
+
+def test_what_a_killed_launch_left_is_removed_by_the_next(rig) -> None:
+    """By tag, in the regions where the journal knows of orders: the template of the same cluster,
+    and the group. Not while another cluster's launch uses the group, nor a machine of the owner.
+    """
+    rig.store.set_stock("aws", "", "p5.48xlarge", "on-demand", 0)
+    with pytest.raises(NoCapacity):
+        rig.ec2.submit(order(candidate(A), candidate(B)))
+    later = rig.adapter()
+    later.launch_ended("own1", "other", [REGION, "us-east-2"])
+    assert [len(each) for each in rig.left()] == [0, 1, 0, 0]
+    with pytest.raises(NoCapacity):
+        later.submit(order(candidate(A))._replace(label=Label("own1", "other", "gen7", "0")))
+    later.launch_ended("own1", "train", [REGION])
+    assert [len(each) for each in rig.left()] == [0, 0, 0, 1], "the other launch uses the group"
+    machine = later.submit(order(candidate(A, "g6.xlarge")))
+    later.launch_ended("own1", "other", [REGION])
+    later.launch_ended("own1", "train", [REGION])
+    assert machine and [len(each) for each in rig.left()] == [1, 0, 0, 1]
 
 
 def test_several_nodes_are_all_or_nothing(rig) -> None:
@@ -326,11 +368,11 @@ def test_relabel_and_labels(rig) -> None:
 
 
 def test_the_owners_group_lets_ssh_in_and_its_machines_at_each_other(rig) -> None:
-    """One group for each owner, region and VPC: tcp 22 from anywhere, everything from and to
-    itself; made once.
+    """One group for each owner, region and VPC: tcp 22 from anywhere, everything from itself, and
+    to itself what EFA sends; made once.
     """
     rig.launched()
-    rig.launched(candidate(B), generation="gen2")
+    rig.launched(candidate(B, nodes=2), nodes=2, generation="gen2")
     (group,) = rig.left()[3]
     assert group["GroupName"] == "gpus-own1"
     ssh = next(rule for rule in group["IpPermissions"] if rule["IpProtocol"] == "tcp")

@@ -31,7 +31,7 @@ def test_a_machine_stops_and_starts_as_the_same_one(rig) -> None:
         rig.ec2.update(handle, {"state": state})
         assert state == rig.ec2.observe([handle])[0].status
         assert calls == (rig.count("StopInstances"), rig.count("StartInstances"))
-    assert rig.count("CreateFleet") == 1
+    assert rig.count("RunInstances") == 1
 
 
 def test_a_start_waits_for_a_stop_under_way(rig) -> None:
@@ -61,7 +61,7 @@ def test_b41_a_start_without_room_names_the_zone_and_leaves_it_stopped(rig) -> N
     rig.store.set_stock("aws", A, "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity, match=f"aws {A}: starting i-.*InsufficientInstanceCapacity"):
         rig.ec2.update(handle, {"state": "running"})
-    assert rig.ec2.observe([handle])[0].status == "stopped" and rig.count("CreateFleet") == 1
+    assert rig.ec2.observe([handle])[0].status == "stopped" and rig.count("RunInstances") == 1
 
 
 def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig) -> None:
@@ -73,7 +73,7 @@ def test_b41_a_start_beyond_the_quota_names_the_zone_and_leaves_it_stopped(rig) 
         QuotaExceeded, match=f"aws {A}: starting i-.*VcpuLimitExceeded.*servicequotas"
     ):
         rig.ec2.update(handle, {"state": "running"})
-    assert rig.ec2.observe([handle])[0].status == "stopped" and rig.count("CreateFleet") == 1
+    assert rig.ec2.observe([handle])[0].status == "stopped" and rig.count("RunInstances") == 1
 
 
 FULL = "Server.InsufficientInstanceCapacity"
@@ -120,7 +120,7 @@ def test_a_machine_that_is_gone_is_not_started(rig) -> None:
     for lost in (handle, Handle("aws", f"{REGION}/i-0123456789abcdef0")):
         with pytest.raises(Unsupported):
             rig.ec2.update(lost, {"state": "running"})
-    assert rig.count("CreateFleet") == 1 and rig.count("StartInstances") == 0
+    assert rig.count("RunInstances") == 1 and rig.count("StartInstances") == 0
 
 
 def test_b35_the_plan_says_what_a_stop_loses() -> None:

@@ -47,7 +47,8 @@ def test_b21_a_vcpu_limit_is_one_call_for_the_region(rig) -> None:
     rig.launched()
     with pytest.raises(QuotaExceeded, match="VcpuLimitExceeded") as caught:
         rig.ec2.submit(order(candidate(A), candidate(B), generation="gen2"))
-    assert caught.value.metric == "L-417A185B" and rig.count("CreateFleet") == 2
+    assert caught.value.metric == "L-417A185B" and rig.count("CreateFleet") == 1
+    assert caught.value.limit == "192"
     assert any(scope.covers(candidate(B, "p4d.24xlarge")) for scope in caught.value.scopes)
     assert not any(scope.covers(candidate(A, capacity="spot")) for scope in caught.value.scopes)
     assert rig.launched(candidate(capacity="spot"), generation="gen3")
@@ -62,7 +63,7 @@ def test_text_that_xml_cannot_hold_is_replaced_in_an_answer(rig) -> None:
     """
     rig.store.add_fault(
         "aws",
-        "ec2.CreateFleet",
+        "ec2.RunInstances",
         "http",
         times=1,
         status=400,
@@ -84,7 +85,7 @@ def test_answer_that_is_no_xml_is_one_clear_message(rig, monkeypatch, creating) 
     text, and nothing is sent twice.
     """
     monkeypatch.setattr(wire, "printable", lambda text: text)
-    method = "CreateFleet" if creating else "DescribeInstances"
+    method = "RunInstances" if creating else "DescribeInstances"
     rig.store.add_fault(
         "aws",
         f"ec2.{method}",
@@ -125,13 +126,13 @@ def test_answer_that_is_no_xml_is_one_clear_message(rig, monkeypatch, creating) 
         ("op-error", {"code": "VcpuLimitExceeded"}, QuotaExceeded),
     ],
 )
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_each_fault_of_the_creating_call_is_one_call(rig, kind, settings, error, nodes) -> None:
+@pytest.mark.parametrize("zones", [(A,), (A, B)])
+def test_each_fault_of_the_creating_call_is_one_call(rig, kind, settings, error, zones) -> None:
     """A fleet's and a plain run's failures are classified, and never sent twice by the client."""
     for method in ("ec2.CreateFleet", "ec2.RunInstances"):
         rig.store.add_fault("aws", method, kind, times=None, **settings)
     with pytest.raises(error) as caught:
-        rig.ec2.submit(order(candidate(nodes=nodes), nodes=nodes))
+        rig.ec2.submit(order(*map(candidate, zones)))
     assert type(caught.value) is error
     assert rig.count("CreateFleet") + rig.count("RunInstances") == 1
     assert "hushhush" not in str(caught.value)
@@ -146,9 +147,31 @@ def test_faults_before_the_creating_call_made_nothing(rig) -> None:
     ):
         rig.store.add_fault("aws", method, kind)
         with pytest.raises(Transient):
-            rig.ec2.submit(order())
+            rig.adapter().submit(order(candidate(A), candidate(B)))
     assert rig.count("CreateFleet") == 0
-    assert rig.launched()
+    assert rig.launched(candidate(A), candidate(B))
+
+
+def test_a_quota_that_is_too_small_is_not_tried(rig) -> None:
+    """Zero closes the family group in the region, a smaller one than the machine needs that type
+    alone; nothing is made and nothing asked for. One that is not told stops nothing.
+    """
+    rig.store.set_quota("aws", REGION, "L-417A185B", 0)
+    with pytest.raises(QuotaExceeded, match="the quota is 0: VcpuLimitExceeded") as caught:
+        rig.ec2.submit(order(candidate(A), candidate(B, "p4d.24xlarge")))
+    small = candidate(B, "p5.4xlarge")
+    assert caught.value.closed and any(scope.covers(small) for scope in caught.value.scopes)
+    rig.store.set_quota("aws", REGION, "L-417A185B", 100)
+    rig.moment += 601
+    with pytest.raises(QuotaExceeded) as caught:
+        rig.ec2.submit(order(candidate(A), candidate(B)))
+    assert caught.value.limit == "100" and not caught.value.closed
+    assert caught.value.scopes == (
+        Scope("aws", REGION, machine_type="p5.48xlarge", capacity="on-demand"),
+    )
+    assert not rig.store.mutations() and rig.launched(candidate(A, "p4d.24xlarge"))
+    rig.store.add_fault("aws", "service-quotas.GetServiceQuota", "forbidden", times=None)
+    assert rig.launched(candidate(A, "g6.xlarge"))
 
 
 def test_a_zone_or_region_that_the_account_has_not_is_refused_without_a_call(rig) -> None:
@@ -164,7 +187,7 @@ def test_a_zone_or_region_that_the_account_has_not_is_refused_without_a_call(rig
         with pytest.raises(Unsupported) as caught:
             adapter.submit(order(wanted))
         assert (scope,) == caught.value.scopes
-    assert rig.count("CreateFleet") == 0
+    assert rig.count("CreateFleet") + rig.count("RunInstances") == 0
 
 
 def test_an_image_of_another_region_is_refused_there(rig) -> None:

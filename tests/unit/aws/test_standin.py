@@ -62,7 +62,8 @@ def test_reads_are_no_mutations_in_the_log(rig) -> None:
     """The log tells calls that only read from those that change something, though the protocol
     posts both; bodies are not kept.
     """
-    ticket = rig.launched(ssh_public_key="ssh-ed25519 AAAASECRET me")
+    ticket = rig.launched(candidate(A), candidate(B), ssh_public_key="ssh-ed25519 AAAASECRET me")
+    rig.ec2.launch_ended("own1", "train", [])
     rig.ec2.observe(ticket.handles)
     changed = {request.method for request in rig.store.mutations()}
     assert {
@@ -81,7 +82,7 @@ def test_latency_and_slowness_are_the_scenarios(rig) -> None:
     assert rig.ec2.poll(ticket).state == "waiting"
     rig.moment += 2
     assert rig.ec2.poll(ticket).state == "done"
-    rig.store.add_fault("aws", "ec2.CreateFleet", "slow", seconds=500)
+    rig.store.add_fault("aws", "ec2.RunInstances", "slow", seconds=500)
     slow = rig.ec2.submit(order(candidate(B), generation="gen2"))
     rig.moment += 500
     assert rig.ec2.poll(slow).state == "waiting"
@@ -112,7 +113,7 @@ def test_gpus_rehearse_knows_the_cloud(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     run(["stock", "aws", A, "p5.48xlarge", "spot", "0"])
     run(["quota", "aws", REGION, "L-417A185B", "384"])
-    run(["fault", "aws", "ec2.CreateFleet", "op-error", "--set", "code=VcpuLimitExceeded"])
+    run(["fault", "aws", "ec2.RunInstances", "op-error", "--set", "code=VcpuLimitExceeded"])
     said = capsys.readouterr().out
     assert "aws use1-az1 p5.48xlarge spot: sold out" in said and "L-417A185B: 384" in said
     with pytest.raises(SpecError, match="us-east-1"):

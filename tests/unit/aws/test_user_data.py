@@ -8,18 +8,12 @@ from providers.adapters.aws import compile as native
 from providers.adapters.aws import first_boot
 from providers.model.machine import Setup
 from providers.rehearsal.script import unpacked
-from tests.present import present
 from tests.unit.aws.compile_rig import AROUND, order
 
 
 def script(call):
     """(user data, the program that is packed in it)."""
-    text = (
-        base64.b64decode(call.template["LaunchTemplateData"]["UserData"]).decode()
-        if call.template
-        else call.body["UserData"]
-    )
-    return text, unpacked(text)
+    return call.body["UserData"], unpacked(call.body["UserData"])
 
 
 def test_the_key_and_the_end_of_the_run_are_in_the_user_data() -> None:
@@ -33,10 +27,7 @@ def test_the_key_and_the_end_of_the_run_are_in_the_user_data() -> None:
     assert {"gpus_ttl_s=72000", "gpus_start=0"} <= set(
         text.splitlines()
     ) and "AAAA it'\"'\"'s me" in program
-    assert (
-        present(call.template)["LaunchTemplateData"]["InstanceInitiatedShutdownBehavior"]
-        == "terminate"
-    )
+    assert call.body["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert "no run limit" in call.notes[0] and "20h" in call.notes[0]
     for each in (text, program):
         subprocess.run(["bash", "-n"], input=each, text=True, check=True)
@@ -80,5 +71,5 @@ def test_b32_user_data_is_bounded_when_planning() -> None:
 
 def test_nothing_to_say_is_no_user_data() -> None:
     """Without a key and a limit there is no script, and no shutdown behaviour is set."""
-    data = present(native.creating_call(order(), AROUND).template)["LaunchTemplateData"]
+    data = native.creating_call(order(), AROUND).body
     assert "UserData" not in data and "InstanceInitiatedShutdownBehavior" not in data

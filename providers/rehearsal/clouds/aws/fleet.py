@@ -72,6 +72,9 @@ def create_fleet(call: Call) -> Json:
         raise Refusal(
             400, "InvalidParameterValue", f"the rehearsal cloud knows no fleet of {capacity}"
         )
+    for item in given.get("TagSpecifications", ()):
+        if item.get("ResourceType") not in ("fleet", "instance", "volume"):
+            raise Refusal(400, "InvalidParameterValue", "A fleet gives no tags to that")
     if ("SpotOptions" in given) != (capacity == "spot"):
         raise Refusal(400, "InvalidParameterCombination", "SpotOptions belong to a Spot fleet")
     fleet = places.made_up("fleet", call.region, repr(call.rows.now), str(given.get("ClientToken")))
@@ -144,9 +147,16 @@ def create_fleet(call: Call) -> Json:
 
 
 def _override(call: Call, data: Json, override: Json) -> launch_spec.Launch:
-    """A pool of a fleet: the template's data, overridden."""
+    """A pool of a fleet: the template's data, overridden, with the tags that the fleet gives its
+    machines and their volumes at launch.
+    """
+    given = call.given.get("TagSpecifications", ())
     spec = {
         **data,
+        "TagSpecifications": [
+            *data.get("TagSpecifications", ()),
+            *(item for item in given if item.get("ResourceType") != "fleet"),
+        ],
         **{key: override[key] for key in ("InstanceType", "ImageId", "KeyName") if key in override},
     }
     if override.get("SubnetId") and spec.get("NetworkInterfaces"):
