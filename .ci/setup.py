@@ -42,6 +42,13 @@ OTHER_PASSPHRASE = "incorrect passphrase"  # noqa: S105 - what is said, not a se
 another one than the environment's.
 """
 
+STARTED = (
+    *("pip", "pulumi", "grpc", "google/protobuf", "opentelemetry", "dill", "yaml", "semver"),
+    *("packaging", "psutil", "pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
+    "typing_extensions.py",
+)
+"""What the processes of a preview import: Pulumi's language host, the program and the plugin."""
+
 
 SERVERS = (
     ("docker.io", "dockerd"),
@@ -199,10 +206,17 @@ def install_servers() -> None:
 
 
 def compile_sources() -> None:
-    """Bytecode of the package, as an installer makes it of what it installs: where
+    """Bytecode of the package and of what a preview imports, which uv does not make: where
     PYTHONDONTWRITEBYTECODE is set, each start would compile anew.
     """
-    run([str(BIN / "python"), "-m", "compileall", "-q", str(REPOSITORY / "providers")])
+    folders = [
+        path
+        for packages in ENVIRONMENT.glob("lib/python*/site-packages")
+        for name in STARTED
+        if (path := packages / name).exists()
+    ]
+    quiet = [str(BIN / "python"), "-m", "compileall", "-q"]
+    run([*quiet, *map(str, (REPOSITORY / "providers", *folders))])
 
 
 def outside_path() -> str:

@@ -6,7 +6,6 @@ the planner or an adapter.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -355,6 +354,8 @@ def applied(setup: Setup, kind: str = "machine") -> tuple[tuple[str, str], ...]:
             setup.expose,
             *([list(setup.secrets)] if setup.secrets else []),
         ]
+    import hashlib
+
     texts = {
         name: json.dumps(value, sort_keys=True, default=str) if value else ""
         for name, value in values.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -78,4 +77,6 @@ def stack_id(project: str, stack: str) -> str:
     """Twelve hex digits that stand for a project's stack on a label, the same in each of its lives.
     Pure.
     """
+    import hashlib
+
     return hashlib.sha256(f"{project}/{stack}".encode()).hexdigest()[:12]

@@ -7,7 +7,6 @@ other is `providers.workloads`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -228,6 +227,8 @@ class Program(NamedTuple):
     @property
     def digest(self) -> str:
         """Twelve hex digits over everything that is started."""
+        import hashlib
+
         # Without the later fields it is as it was before there were any: what runs need not start
         # anew.
         content = list(self)

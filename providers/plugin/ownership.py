@@ -41,9 +41,7 @@ class Ownerships:
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """The inputs as they are, and all that is wrong with them."""
         from providers.plugin import inputs
-        from providers.plugin.warm_up import warm_up
 
-        warm_up()
         problems = inputs.own_problems(properties.known(), properties.unknown, ("world",))
         return properties.values, tuple(problems)
 

@@ -94,7 +94,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     # The protocol's own calls.
 
     async def Handshake(self, request: Any, _context: Any) -> Any:
+        from providers.plugin.warm_up import warm_up
+
         self.session.engine = self.session.engine or request.engine_address
+        warm_up()
         return provider_pb2.ProviderHandshakeResponse(
             accept_secrets=True, accept_resources=False, accept_outputs=False
         )

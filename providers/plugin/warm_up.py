@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def warm_up() -> None:
-    """Starts to import what a cluster's check needs, in the pause until it comes: an Ownership is
-    checked first, and by a program's run only.
+    """Starts to import what a cluster's check needs, in the pause until it comes: the engine
+    configures a provider first.
     """
     import threading
 

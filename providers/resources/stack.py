@@ -39,8 +39,13 @@ def declare() -> dict[str, GpuCluster]:
     All that is wrong with the configuration is reported at once, before anything is declared, and
     ends the program.
     """
+    import gc
+
     from providers.engine import volume_spec
 
+    # What is imported stays: to look through it for garbage, at last when the program ends, costs
+    # every run some 0.03 s.
+    gc.freeze()
     end_quietly()
     check_keys()
     config = pulumi.Config("gpus")
@@ -83,6 +88,7 @@ def declare() -> dict[str, GpuCluster]:
         )
         if with_token:
             pulumi.export(token_output(name), or_planned(made[name].token))
+    gc.freeze()
     return made
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.benchmarks import peer_environment
 from tests.benchmarks.acquire_sides import Ran
 from tests.benchmarks.peers.jobs import Job, write
 
@@ -66,16 +66,7 @@ def python(folder: Path) -> str:
     """A Python that has both of them. Raises OSError or CalledProcessError."""
     if given := os.environ.get("GPUS_BENCH_PEERS"):
         return given
-    base = getattr(sys, "_base_executable", sys.executable)
-    made = folder / "environment"
-    theirs = str(made / "bin" / "python")
-    quiet = ["--quiet", "--disable-pip-version-check"]
-    for command in (
-        [base, "-m", "venv", str(made)],
-        [theirs, "-m", "pip", "install", *quiet, *PACKAGES],
-    ):
-        subprocess.run(command, check=True, capture_output=True, text=True)
-    return theirs
+    return peer_environment.made(folder / "environment", *PACKAGES)
 
 
 def versions(theirs: str) -> str:

@@ -8,7 +8,6 @@ same app.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -157,6 +156,8 @@ def compiled(tags: Mapping[str, str], setup: Setup) -> Deployment:
         *([{"registry": made.registry}] if made.registry else []),
         *made.regions,
     ]
+    import hashlib
+
     content = hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]
     return made._replace(tags={**tags, FACETS: written(facets(made)), CONTENT: content})
 

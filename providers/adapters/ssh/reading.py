@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
 
     from providers.adapters.ssh.agent import Facts
     from providers.adapters.ssh.inventory import Machine
@@ -55,6 +55,8 @@ class Told:
 
 def shared(machine: Machine, question: str, ask: Callable[[], T]) -> T:
     """What `ask` returns or raises, also for whoever puts the same question meanwhile."""
+    from concurrent.futures import Future
+
     with _LOCK:
         asked = _UNDER_WAY.setdefault(machine, {})
         answer: Future[T] | None = asked.get(question)

@@ -4,7 +4,6 @@ they are asked, and where the values of its secrets come from.
 
 from __future__ import annotations
 
-import random
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -75,6 +74,8 @@ def all_or_none(
                 raise each
         refusals += failed
         if pause_s is not None:
+            import random
+
             time.sleep(random.uniform(0, pause_s))  # noqa: S311 - no secret
             found = _in_turn(take, choices, nodes)
     return ()

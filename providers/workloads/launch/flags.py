@@ -189,8 +189,8 @@ def written(task: Task, joined: str = " ") -> list[str]:
 _DASHED, _UNDERSCORED = frozenset({"vllm", "sglang", "tgi", "llama.cpp"}), frozenset({"deepspeed"})
 """Programs that know one of the two spellings only (SGLang, TGI, DeepSpeed), or both."""
 _ABBREVIATED = {
-    "vllm": re.compile(r"^[a-z]{1,3}$"),
-    "llama.cpp": re.compile(r"^(?!rpc$|fit$)[a-z]{1,3}$|^(cmoe|ncmoe|nkvo|ngld|ctkd|ctvd|devd)$"),
+    "vllm": r"[a-z]{1,3}",
+    "llama.cpp": r"(?!rpc$|fit$)[a-z]{1,3}|cmoe|ncmoe|nkvo|ngld|ctkd|ctvd|devd",
 }
 """Short names, which follow one dash: `-tp`, `-ngl`. Elsewhere only single letters do."""
 
@@ -198,7 +198,7 @@ _ABBREVIATED = {
 def dashes(launcher: str, name: str) -> str:
     """What stands before a flag's name."""
     short = _ABBREVIATED.get(launcher)
-    return "-" if len(name) == 1 or (short is not None and short.match(name)) else "--"
+    return "-" if len(name) == 1 or (short and re.fullmatch(short, name)) else "--"
 
 
 def _spelled(launcher: str, name: str) -> str:
