@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.ssh import inventory, transport
 from tests.benchmarks.bench_own import fresh_home
+from tests.benchmarks.bench_preview import BARE
 from tests.benchmarks.timing import Figures, Line, both
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ def lines() -> list[Line]:
     bare: list[float] = []
     ups: list[float] = []
     again: list[float] = []
+    pulumis: list[float] = []
     with fresh_home(), _rack(NODES) as (boxes, clone):
+        program = _program(clone.folder.with_name("bare"))
+        _run(program, *UP)
         for _ in range(RUNS):
+            pulumis.append(_run(program, *UP))
             bare.append(_started(boxes[0], clone))
             _declare(clone, 1, BEGAN)
             ups.append(_run(clone, *UP))
@@ -60,7 +65,7 @@ def lines() -> list[Line]:
                 _declare(clone, nodes, BEGAN, setup=[f"sleep {SETUP_S}"])
                 figures.append(_set_up(boxes[:nodes], clone))
                 _run(clone, *DESTROY)
-    start, up, unchanged = (Figures(tuple(each)) for each in (bare, ups, again))
+    start, up, unchanged, pulumi = (Figures(tuple(each)) for each in (bare, ups, again, pulumis))
     single, several = Figures(tuple(one)), Figures(tuple(ten))
     return [
         Line(
@@ -78,6 +83,20 @@ def lines() -> list[Line]:
             f"unchanged {both(unchanged)}",
         ),
         Line(
+            "  an up that changes nothing over a bare program's",
+            unchanged.p50 / pulumi.p50,
+            None,
+            " x",
+            f"bare program {both(pulumi)}",
+        ),
+        Line(
+            "  an up, beyond what runs there and a bare program's up",
+            up.p50 - start.p50 - pulumi.p50,
+            None,
+            " s",
+            "what this product adds",
+        ),
+        Line(
             f"pulumi up of {NODES} own machines over one, set-up {SETUP_S} s",
             several.p50 / single.p50,
             RATIO,
@@ -85,6 +104,16 @@ def lines() -> list[Line]:
             f"one {both(single)}; {NODES}: {both(several)}",
         ),
     ]
+
+
+def _program(folder: Path) -> Clone:
+    """A bare Pulumi program, with a stack of its own."""
+    from tests.crash.kills_cli import Clone
+
+    clone = Clone(folder, folder / "home")
+    (folder / "stacks" / "__main__.py").write_text(BARE, encoding="utf-8")
+    clone.init()
+    return clone
 
 
 def _started(box: Box, clone: Clone) -> float:
