@@ -8,7 +8,7 @@ folder. The engine, the planner and pydantic are imported by the calls that need
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import empty_pb2
@@ -17,17 +17,17 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from providers.errors import SpecError
 from providers.model import stack
 from providers.plugin import grpc_errors
-from providers.plugin.cluster import Clusters
-from providers.plugin.ownership import Ownerships
 from providers.plugin.properties import decode, encode
 from providers.plugin.session import Session
-from providers.plugin.volume import Volumes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from providers.engine.journal.shared_lease import SharedLeases
+    from providers.plugin.cluster import Clusters
     from providers.plugin.diff import Verdict
+    from providers.plugin.ownership import Ownerships
+    from providers.plugin.volume import Volumes
 
 OWNERSHIP, CLUSTER, VOLUME, PLAN, CHECK = (
     "gpu:index:Ownership",
@@ -84,8 +84,19 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         self, engine: str = "", share: Callable[[], SharedLeases | None] = lambda: None
     ) -> None:
         self.session = Session(engine, share)
-        self._clusters = Clusters(self.session)
-        self._halves: Mapping[str, Clusters | Ownerships | Volumes] = {
+
+    @cached_property
+    def _clusters(self) -> Clusters:
+        from providers.plugin.cluster import Clusters
+
+        return Clusters(self.session)
+
+    @cached_property
+    def _halves(self) -> Mapping[str, Clusters | Ownerships | Volumes]:
+        from providers.plugin.ownership import Ownerships
+        from providers.plugin.volume import Volumes
+
+        return {
             CLUSTER: self._clusters,
             VOLUME: Volumes(self.session),
             OWNERSHIP: Ownerships(self.session),
@@ -94,10 +105,7 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
     # The protocol's own calls.
 
     async def Handshake(self, request: Any, _context: Any) -> Any:
-        from providers.plugin.warm_up import warm_up
-
         self.session.engine = self.session.engine or request.engine_address
-        warm_up()
         return provider_pb2.ProviderHandshakeResponse(
             accept_secrets=True, accept_resources=False, accept_outputs=False
         )
@@ -131,6 +139,11 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
 
     async def Configure(self, _request: Any, _context: Any) -> Any:
+        from providers.plugin.warm_up import warm_up
+
+        # Not before: where there is a state, the engine starts a second process that is only asked
+        # about its configuration.
+        warm_up()
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False
         )

@@ -11,6 +11,9 @@ def warm_up() -> None:
 
     def warm() -> None:
         import providers.model.spec
+        import providers.plugin.cluster
+        import providers.plugin.ownership
+        import providers.plugin.volume
         from providers.catalog.offers import load
 
         load()
