@@ -141,6 +141,7 @@ SEE = {
     "prices": "See [Negotiated rates](#negotiated-rates).",
     "network": "They are resources of `pulumi_gcp`.",
     "wait": "See [Waiting](#waiting).",
+    "hedge": "See [two providers at once](../how-to/wait-for-capacity.md#two-providers-at-once).",
     "acquire": "See [wait for capacity](../how-to/wait-for-capacity.md#in-a-stack).",
     "block": "See [a block](../how-to/wait-for-capacity.md#a-block-of-ec2s-calendar).",
     "idle_after": "See [budgets](../how-to/budgets.md#idle-machines).",

@@ -11,6 +11,7 @@ from providers.errors import GpusError
 from providers.model import duration
 from providers.model.money import per_hour
 from providers.model.worlds import LIVE
+from providers.planner import hedge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,8 @@ def given(
     if not plan.candidates and not later:
         return True
     text = capped(spec) if later else most(plan, spec.setup().ttl_s)
+    if spec.hedge > 1:
+        text = f"{text}; hedge: {hedge.line(plan)}"
     what = f"{spec.name}: buys in the live world: {text}"
     if not sys.stdin.isatty():
         raise GpusError(

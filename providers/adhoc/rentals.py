@@ -78,7 +78,14 @@ async def rent(
         way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
         setup = spec.setup()._replace(ssh_public_key=way.public)
         cluster_spec = ClusterSpec(
-            owner, spec.name, ask, setup, spec.fingerprint(), probe(world, way), accept=spec.accept
+            owner,
+            spec.name,
+            ask,
+            setup,
+            spec.fingerprint(),
+            probe(world, way),
+            accept=spec.accept,
+            hedge=spec.hedge,
         )
         record = await operations.create(world, cluster_spec, uuid.uuid4().hex[:12])
         begins_at = _begins_at(world, record)

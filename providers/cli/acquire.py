@@ -173,6 +173,8 @@ def _fields(options: argparse.Namespace) -> dict[str, Any]:
         "nodes": options.nodes,
         **trial.named(options),
         "accept": options.accept,
+        # Not where it is left out: the name of a `get` is made of these.
+        **({} if options.hedge is None else {"hedge": options.hedge}),
     }
 
 

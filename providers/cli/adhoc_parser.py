@@ -186,6 +186,12 @@ def _add_purchase(run: argparse.ArgumentParser) -> None:
         "--wait", help="how long one place may keep you waiting until it is ready (default 15m)"
     )
     run.add_argument(
+        "--hedge",
+        type=int,
+        choices=(1, 2),
+        help="2: where the first provider does not answer at once, ask another one too",
+    )
+    run.add_argument(
         "--accept",
         choices=("quick", "full"),
         help="measure its GPUs first; what is not as sold is released, and the next place tried",

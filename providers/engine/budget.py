@@ -32,6 +32,10 @@ SPELLS_MAX = 16
 """
 VOLUME = "volume "
 """What the name of a volume begins with among those of clusters."""
+HEDGE = "hedge-"
+"""What stands before an order's token, in place of a generation, where the order was cancelled
+because another one had room before.
+"""
 _HOUR_S = 3_600
 
 
@@ -62,6 +66,11 @@ class Charge(NamedTuple):
         """Whether it is a payment of one moment, also one that failed."""
         at_once = self.micro_usd == 0 and 0 < self.ended_at <= self.launched_at
         return at_once or self.upfront != 0
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is paid beside what runs, and ends nothing."""
+        return self.is_block or self.generation.startswith(HEDGE)
 
     @property
     def is_untold(self) -> bool:
@@ -180,6 +189,10 @@ def of_journal(world: World, owners: Iterable[str]) -> tuple[Charge, ...]:
             for each in world.journal.prepaid(world.name, owner)
             for times in ((each.paid_at, each.paid_at),)
         ]
+        found += [
+            Charge(each.cluster, f"{HEDGE}{each.token}", *each[2:])
+            for each in world.journal.beaten(world.name, owner)
+        ]
         for launch in world.journal.launches(world.name, owner):
             if launch.launched_at:
                 ends = float(launch.record.get("ends_at") or 0.0)
@@ -231,8 +244,7 @@ def with_ends(spells: Iterable[Charge], now: float) -> dict[str, Charge]:
     """
     found = {spell.key: spell for spell in spells}
     by_cluster: dict[str, list[Charge]] = {}
-    # A block is paid beside what runs, and ends nothing.
-    hourly = [spell for spell in found.values() if not spell.is_block]
+    hourly = [spell for spell in found.values() if not spell.is_beside]
     # A volume that was made larger at once began twice within one second.
     for spell in sorted(hourly, key=lambda item: (item.launched_at, not item.ended_at)):
         by_cluster.setdefault(spell.cluster, []).append(spell)
@@ -352,13 +364,21 @@ class Budget:
             tuple(name for name, is_volume in untold if is_volume),
         )
 
-    def fits(self, candidate: Candidate, limit_s: int | None, now: float, cluster: str) -> bool:
-        """Whether its whole life in this month can still be paid for."""
+    def fits(
+        self,
+        candidate: Candidate,
+        limit_s: int | None,
+        now: float,
+        cluster: str,
+        *,
+        besides: int = 0,
+    ) -> bool:
+        """Whether its whole life in this month can still be paid for, with so much `besides`."""
         sums = self.sums(now, cluster)
         cost = self.whole(candidate, limit_s, now, cluster)
-        return (
-            cost is not None and not sums.unknown and sums.spent + sums.running + cost <= self.limit
-        )
+        if cost is None or sums.unknown:
+            return False
+        return sums.spent + sums.running + besides + cost <= self.limit
 
     def block(self, candidate: Candidate, now: float, cluster: str) -> int | None:
         """What a block still costs: nothing where the cluster's own is not over yet. None for what

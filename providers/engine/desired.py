@@ -45,7 +45,8 @@ class ClusterSpec(NamedTuple):
     and, where it is `checked`, for a probe with it (see `providers.engine.readiness.access`).
     `accept` is `off`, or how the machines are measured before they count as launched (see
     `providers.engine.readiness.acceptance`). `budget` is what the stack may still spend this month;
-    None for no limit. `acquire`: where every place is sold out, it waits for capacity.
+    None for no limit. `acquire`: where every place is sold out, it waits for capacity. `hedge`: how
+    many providers are asked at once, 1 or 2.
     """
 
     owner: str
@@ -58,3 +59,4 @@ class ClusterSpec(NamedTuple):
     budget: Budget | None = None
     accept: str = "off"
     acquire: Acquire | None = None
+    hedge: int = 1

@@ -53,6 +53,10 @@ leaves it alone.
 """
 
 
+CANCELLED = "cancelled"
+"""The end of an attempt at one of two providers that were asked at once: the other had room before.
+"""
+
 BLOCK_NAME, BEGINS_AT, UPFRONT, PAID_AT, BLOCK_ENDS_AT = (
     "block",
     "begins_at",
@@ -266,8 +270,8 @@ class Ticket(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One creating call and how it ended. `outcome` is `acquired` or the error class; `code` the
-    cloud's own.
+    """One creating call and how it ended. `outcome` is `acquired`, `cancelled` (another order had
+    machines before) or the error class; `code` the cloud's own.
     """
 
     number: int

@@ -77,6 +77,15 @@ def check_cluster(cluster: ClusterFields) -> list[Problem]:
     seconds_of(cluster.idle_after, "idle_after", problems, asks.TTL_LEAST_S)
     if cluster.acquire is not None:
         seconds_of(cluster.acquire.within, "acquire.within", problems, asks.TTL_LEAST_S)
+    if cluster.hedge > 1 and cluster.kind == "job":
+        problems.append(
+            Problem(
+                "hedge",
+                "1 for a job, which could begin at both providers",
+                str(cluster.hedge),
+                "leave it out",
+            )
+        )
     for index, override in enumerate(cluster.prices.overrides):
         if override.capacity and override.capacity not in asks.CAPACITIES:
             problems.append(

@@ -218,6 +218,7 @@ def cluster_spec_of(values: Mapping[str, Any]) -> ClusterSpec:
         ready=ready,
         accept=spec.accept,
         acquire=_acquire(spec, values),
+        hedge=spec.hedge,
     )
 
 

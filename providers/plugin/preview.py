@@ -220,13 +220,19 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
         condition_of,
     )
     from providers.engine.reconcile.on_preview import kept, what
+    from providers.planner import hedge
     from providers.planner.summary import CurrentCost
 
     record = seen.record
     if record is not None and condition_of(record) in NOTHING_YET:
         return _search(record, seen)
     if record is None or not record.provider:
-        found = (("max_spend", seen.limit), ("also", also), ("acquire", _waits(seen)))
+        found = (
+            ("max_spend", seen.limit),
+            ("also", also),
+            ("acquire", _waits(seen)),
+            ("hedge", hedge.line(plan) if seen.inputs.get("hedge") == 2 else ""),
+        )
         return CurrentCost(0, "", facts=tuple(fact for fact in found if fact[1]))
     facts = (
         ("because", seen.reason if seen.action == REPLACE else ""),

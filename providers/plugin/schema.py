@@ -127,6 +127,7 @@ SPEC_INPUTS: dict[str, Any] = {
     "prices": _ref("Prices"),
     "wait": _DURATION,
     "acquire": _ref("Acquire"),
+    "hedge": _INTEGER,
     "ttl": _DURATION,
     "on_ttl": _STRING,
     "idle_after": _DURATION,

@@ -198,6 +198,7 @@ class ClusterArgs(TypedDict, total=False):
     prices: PricesArgs
     wait: Duration
     acquire: AcquireArgs
+    hedge: Input[int]
     ttl: Duration
     on_ttl: Input[Literal["release", "keep"]]
     idle_after: Duration

@@ -92,6 +92,8 @@ class FakeCloud(PlaceAccess):
         no end of them.
         """
         self.create_s, self.delete_s, self.queue_s = 1.0, 1.0, 0.0
+        self.made_as = PENDING
+        """What a machine is until it runs."""
         self.twist: Callable[[list[Node]], list[Node]] | None = None
         """What the cloud makes instead of what was ordered, once: nodes in, nodes out."""
         self.refuse_late: CloudError | None = None
@@ -327,7 +329,7 @@ class FakeCloud(PlaceAccess):
             []
             if error is not None
             else [
-                self.node_of(order, placed, name, QUEUED if queued else PENDING)
+                self.node_of(order, placed, name, QUEUED if queued else self.made_as)
                 for name in order.node_names
             ]
         )
@@ -368,7 +370,7 @@ class FakeCloud(PlaceAccess):
             elif now >= operation.done_at:
                 operation.done = True
                 for handle in operation.handles:
-                    if self.machines[handle].status in {PENDING, QUEUED}:
+                    if self.machines[handle].status in {self.made_as, QUEUED}:
                         self.set_status(handle, RUNNING)
 
     def node_of(self, order: Order, placed: Candidate, name: str, status: str) -> Node:

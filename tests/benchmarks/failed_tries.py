@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from providers.engine.desired import ClusterSpec
-from providers.engine.launch.walk import acquire
+from providers.engine.launch.walk import begun
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, NoCapacity
 from providers.model.machine import Setup
@@ -64,7 +64,7 @@ def _walked(plan: Plan) -> list[float]:
     asked: list[float] = []
     with _sold_out(asked) as world, suppress(GpusError):
         spec = ClusterSpec("owner", "train", plan.ask, Setup(), "f1")
-        asyncio.run(acquire(world, plan, spec, "g1"))
+        asyncio.run(begun(world, plan, spec, "g1").run())
     return [later - earlier for earlier, later in pairwise(asked)]
 
 

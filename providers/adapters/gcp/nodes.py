@@ -18,6 +18,7 @@ from providers.model.ask import FLEX_START, ON_DEMAND, RESERVATION, SPOT
 from providers.model.machine import (
     ENDED,
     NO_GPU,
+    PENDING,
     PREEMPTED,
     QUEUED,
     RUNNING,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 STATUSES = {
     "PENDING": QUEUED,
-    "PROVISIONING": STARTING,
+    "PROVISIONING": PENDING,  # not set aside yet: it may still turn out that there is no room
     "STAGING": STARTING,
     "REPAIRING": STARTING,
     "RUNNING": RUNNING,

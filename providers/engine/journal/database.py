@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 10.0
 """How long a process waits for another one that is writing."""
-_VERSION = 9
+_VERSION = 10
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
@@ -73,6 +73,7 @@ CREATE TABLE IF NOT EXISTS volume_spells (
 CREATE INDEX IF NOT EXISTS volume_spells_of ON volume_spells (world, owner);
 CREATE TABLE IF NOT EXISTS waits (world TEXT NOT NULL, owner TEXT NOT NULL, cluster TEXT NOT NULL,
   record TEXT NOT NULL, PRIMARY KEY (world, owner, cluster));
+CREATE TABLE IF NOT EXISTS races (race TEXT PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS backends (world TEXT NOT NULL, owner TEXT NOT NULL, backend TEXT NOT
   NULL, PRIMARY KEY (world, owner));
 """

@@ -14,6 +14,7 @@ from providers.engine.journal import leases as _leases
 from providers.engine.journal import orders as _orders
 from providers.engine.journal import owners as _owners
 from providers.engine.journal import placements as _placements
+from providers.engine.journal import races as _races
 from providers.engine.journal import tries as _tries
 from providers.engine.journal import volumes as _volumes
 from providers.engine.journal import waits as _waits
@@ -40,6 +41,10 @@ class Journal(Database):
     orders = _orders.find
     payers = _orders.payers
     prepaid = _orders.prepaid
+
+    win = _races.win
+    has_lost = _races.has_lost
+    beaten = _races.beaten
 
     launched = _placements.launched
     remember = _placements.remember

@@ -48,15 +48,23 @@ class OrderRow(NamedTuple):
     account: Account | None = None
     updated_at: float = 0.0
     """When its state last changed."""
+    race: str = ""
+    """The race that it runs in with another order; see `races`."""
 
 
 def intend(
-    journal: Database, world: str, order: Order, now: float, account: Account | None = None
+    journal: Database,
+    world: str,
+    order: Order,
+    now: float,
+    account: Account | None = None,
+    race: str = "",
 ) -> None:
     """Writes an order down before its call is made. When this returns it is on the disk; when
     it raises, nothing may be bought.
 
-    `account` says where it is placed: a later run with other settings still finds it there.
+    `account` says where it is placed: a later run with other settings still finds it there. Of the
+    orders of one `race` at most one is kept.
     """
     first = order.candidates[0]
     values = (
@@ -75,7 +83,9 @@ def intend(
             ),
             default=None,
         ),
-        json.dumps({**order_out(order), "account": account_out(account)}, default=str),
+        json.dumps(
+            {**order_out(order), "account": account_out(account), "race": race}, default=str
+        ),
         "",
         "",
         now,
@@ -318,4 +328,5 @@ def _row(row: Sequence[Any]) -> OrderRow:
         created,
         account_in(raw.get("account")),
         updated,
+        raw.get("race", ""),
     )

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from providers.engine.budget import of_journal, spell_of
 from providers.engine.desired import limit_of
+from providers.engine.launch import race
+from providers.engine.launch.helpers import removed_after
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
-from providers.engine.launch.walk import acquire
+from providers.engine.launch.walk import begun
 from providers.engine.market.planning import insistent, presentable
 from providers.engine.messages import named, trimmed
 from providers.engine.readiness.wait import until_ready
@@ -102,7 +104,7 @@ async def walk(
     """Plans and walks; `keep` stays, `accept` narrows the candidates, and so does the stack's
     budget.
 
-    Raises as `acquire` does, NotConfigured when nobody is, and GpusError with the arithmetic where
+    Raises as `Walk.run` does, NotConfigured when nobody is, and GpusError with the arithmetic where
     the budget refuses every candidate.
     """
     if spec.budget is None:
@@ -119,7 +121,7 @@ async def walk(
                 spell_of(record._replace(launched_at=record.launched_at or world.clock.now())),
                 world.clock.now(),
             )
-            if outcome.placed.offer.term is not None:
+            if outcome.placed.offer.term is not None or race.is_hedged(spec):
                 spec.budget.learn(of_journal(world, (spec.owner,)), world.clock.now())
     return outcome
 
@@ -179,16 +181,35 @@ async def _walk(
     presentable(plan, spec.cluster)
     if spec.budget is not None:
         accept = affordable(world, spec, plan, accept)
-    return await acquire(
+    started = begun(
         world,
         plan,
         spec,
         generation,
-        stop=stop_signal,
+        stop_signal,
         market=on_sale,
         keep=keep,
         accept=accept,
         before=before,
+    )
+    work = (
+        race.run(started, partial(_both_affordable, world, spec))
+        if race.is_hedged(spec) and not keep
+        else started.run()
+    )
+    return await removed_after(work, world, spec, stop_signal)
+
+
+def _both_affordable(world: World, spec: ClusterSpec, one: Candidate, other: Candidate) -> bool:
+    """Whether the stack could pay for both, each as long as it may live: until it is gone for
+    certain, the one that is cancelled costs money.
+    """
+    budget, now = spec.budget, world.clock.now()
+    if budget is None:
+        return True
+    first = budget.whole(one, limit_of(spec, one), now, spec.cluster)
+    return first is not None and budget.fits(
+        other, limit_of(spec, other), now, spec.cluster, besides=first
     )
 
 

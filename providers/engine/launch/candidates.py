@@ -92,7 +92,7 @@ class Candidates:
         return _looks(candidate) in self._twins
 
     def take(self, order: Order) -> None:
-        """The leading candidates are in this order now."""
+        """These candidates are in this order now."""
         self.pending.take(order.candidates)
         self._tried.update(map(_key, order.candidates))
 

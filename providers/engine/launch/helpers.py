@@ -13,11 +13,27 @@ from providers.engine.runtime.accounts import adapter_of
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.launch.result import LaunchResult
     from providers.engine.record import Account
+    from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
 
 RECENT_S = 86_400.0
 """What orders before that left was removed by a later launch, or goes with the stack."""
+
+
+async def removed_after(
+    work: Awaitable[LaunchResult], world: World, spec: ClusterSpec, stop: StopSignal
+) -> LaunchResult:
+    """How a walk ended; what it left is removed then, where no other run has the cluster."""
+    try:
+        return await work
+    finally:
+        if not stop.taken_over:
+            await removed(world, spec.owner, spec.cluster)
 
 
 async def removed(world: World, owner: str, cluster: str) -> None:

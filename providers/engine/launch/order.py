@@ -37,10 +37,10 @@ from providers.errors import (
     Unclassified,
 )
 from providers.model import duration
-from providers.model.machine import GONE, QUEUED, Handle, Node, Order, Ticket
+from providers.model.machine import GONE, QUEUED, RUNNING, STARTING, Handle, Node, Order, Ticket
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from providers.adapters.guard import Cloud
     from providers.engine.journal.orders import OrderRow
@@ -122,9 +122,14 @@ class Purchase:
         probe: Probe | None,
         heading: str,
         accept: str = OFF,
+        wins: Callable[[Order], bool] | None = None,
     ) -> None:
         self.world, self.adapter, self.order, self.stop = world, adapter, order, stop
         self.keep, self.probe, self.accept = keep, probe, accept
+        self.wins = wins
+        """Of two orders at once: asked when the cloud has set machines aside, whether they are
+        kept.
+        """
         self.heading = heading
         """The order in one line, for messages."""
         self.ticket: Ticket | None = None
@@ -286,10 +291,11 @@ class Purchase:
         HalfMade.
         """
         # What answers when there is news is asked at once.
-        first = {"first_s": 0.0} if self.adapter.long_polls else {}
+        first = {"first_s": 0.0} if self._is_held else {}
         polling = Polling(self.world, deadline, self.stop, **first)
         reported, waits_for = False, None
         while ticket.state != "done":
+            await self._check_win(ticket)
             if ticket.detail != waits_for:
                 waits_for = ticket.detail
                 self.world.report("progress", f"{self.heading}: {_waiting(ticket, deadline)}")
@@ -323,12 +329,19 @@ class Purchase:
                 raise _LateError(ticket)
         return ticket
 
+    @property
+    def _is_held(self) -> bool:
+        """Whether the cloud's answer is waited for until there is news: not while another order is
+        under way, which the cloud's list decides before that.
+        """
+        return self.adapter.long_polls and self.wins is None
+
     async def _look(self, ticket: Ticket, deadline: float, polling: Polling) -> Ticket:
         """The ticket as it stands now, or once there is news where the cloud holds its answer;
         as it was when this has to stop before.
         """
         world, adapter = self.world, self.adapter
-        call = world.begin_held(adapter.long_poll, ticket) if adapter.long_polls else None
+        call = world.begin_held(adapter.long_poll, ticket) if self._is_held else None
         if call is None:
             return await world.call(adapter.name, adapter.poll, ticket)
         began, told, loop = time.monotonic(), asyncio.Event(), asyncio.get_running_loop()
@@ -347,11 +360,32 @@ class Purchase:
         polling.held(time.monotonic() - began)
         return await world.wait_for(adapter.name, call)
 
+    async def _check_win(self, ticket: Ticket) -> None:
+        """Raises `_LateError` where it has machines, and another order had some before."""
+        if self.wins is None or not (ticket.state == "done" or await self._is_granted(ticket)):
+            return
+        if not self.wins(ticket.order):
+            raise _LateError(ticket)
+        self.wins = None  # it has won; nobody else does
+
+    async def _is_granted(self, ticket: Ticket) -> bool:
+        """Whether the cloud lists every machine of the order as about to run: a minute before it
+        does, there is no need any more to ask anybody else.
+        """
+        find = self.adapter.find
+        try:
+            nodes = await self.world.call(self.adapter.name, find, *ticket.order.label[:3])
+        except CloudError:
+            return False
+        there = {node.name for node in nodes if node.status in (STARTING, RUNNING)}
+        return there.issuperset(ticket.order.node_names)
+
     async def _finish(self, ticket: Ticket, deadline: float) -> Delivered | Unobserved:
         """Waits until the machines are made, compares them with the order, and makes them ready."""
         ticket = await self._wait(ticket, deadline)
         order = ticket.order
         self.world.journal.note(ticket, self.now)
+        await self._check_win(ticket)
         if self.stop.taken_over:
             raise _LateError(ticket)
         try:

@@ -18,6 +18,8 @@ from providers.engine.record import (
 from providers.model.machine import ENDED, QUEUED, RUNNING, Attempt, Handle, Node, Order
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from providers.engine.desired import ClusterSpec
     from providers.engine.record import Account
     from providers.model.machine import Node
@@ -42,6 +44,32 @@ class LaunchResult(NamedTuple):
     leftovers: tuple[Handle, ...] = ()
     reasons: tuple[str, ...] = ()
     account: Account | None = None
+
+
+def attempt_of(
+    number: int,
+    candidates: Sequence[Candidate],
+    end: tuple[str, str, str],
+    started: float,
+    ended: float,
+) -> Attempt:
+    """The record of one order of these candidates. `end` is its outcome, the cloud's code and the
+    message.
+    """
+    first = candidates[0]
+    return Attempt(
+        number,
+        first.provider,
+        first.region,
+        tuple(dict.fromkeys(each.zone for each in candidates if each.zone)),
+        tuple(dict.fromkeys(each.machine_type for each in candidates)),
+        first.placement.gpu,
+        first.capacity,
+        first.micro_usd,
+        *end,
+        started,
+        round(ended - started, 3),
+    )
 
 
 def launched(

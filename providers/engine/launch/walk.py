@@ -6,12 +6,12 @@ its intent is on the disk, and none is sent while something of an earlier one ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from providers.engine.journal import orders as order_table
-from providers.engine.launch import helpers
 from providers.engine.launch.candidates import Candidates
 from providers.engine.launch.compose import compose
+from providers.engine.launch.lane import Lane, resumed_lane
 from providers.engine.launch.order import (
     Delivered,
     Late,
@@ -21,7 +21,13 @@ from providers.engine.launch.order import (
     Unknown,
     Unobserved,
 )
-from providers.engine.launch.result import ACQUIRED, UNCONFIRMED, WAITING_ON, LaunchResult
+from providers.engine.launch.result import (
+    ACQUIRED,
+    UNCONFIRMED,
+    WAITING_ON,
+    LaunchResult,
+    attempt_of,
+)
 from providers.engine.market import closed_places
 from providers.engine.messages import (
     all_failed,
@@ -38,7 +44,7 @@ from providers.engine.runtime.accounts import adapter_of
 from providers.engine.runtime.tasks import DELAYS_S, StopSignal, pause, repeated
 from providers.engine.termination.settle import Remainder, bill
 from providers.errors import CloudError, GpusError, HalfMade, OfferGone, PriceRose
-from providers.model.machine import QUEUED, Attempt, Handle, Label, Order, Ticket
+from providers.model.machine import CANCELLED, QUEUED, Handle, Label, Order, Ticket
 from providers.planner.suggest import hints
 
 if TYPE_CHECKING:
@@ -49,42 +55,34 @@ if TYPE_CHECKING:
     from providers.engine.market.snapshot import Market
     from providers.engine.record import Account
     from providers.engine.runtime.world import World
+    from providers.model.machine import Attempt
     from providers.model.offer import Candidate
     from providers.planner.plan import Plan
 
 
-async def acquire(
+def begun(
     world: World,
     plan: Plan,
     spec: ClusterSpec,
     generation: str,
-    *,
     stop: StopSignal | None = None,
+    *,
     market: Market | None = None,
     keep: Collection[Handle] = (),
     accept: Callable[[Candidate], bool] | None = None,
     before: Sequence[Attempt] = (),
-    joins: Sequence[Handle] = (),
-) -> LaunchResult:
-    """Launches the first candidate of the plan that has room, and says how.
+) -> Walk:
+    """The walk through a plan's candidates, before its first order.
 
     `market` is what the plan was made of: a provider whose market moved is listed again into it.
     `keep` are machines of this generation that exist already and stay. `accept` narrows the
     candidates. `before` are earlier attempts of the same purchase: the numbering continues from
-    them. `joins` are machines that the new ones must stand beside.
-
-    Raises AllFailed when nothing could be launched and nothing is left; NotConfigured,
-    BadCredentials or InsufficientFunds when the only allowed provider says so; GpusError when
-    stopped, or when the journal can't be written.
+    them.
     """
-    walk = _Walk(world, spec, generation, stop or StopSignal(world), frozenset(keep))
+    walk = Walk(world, spec, generation, stop or StopSignal(world), frozenset(keep))
     walk.candidates = Candidates(world, plan, spec, market, accept)
-    walk.attempts = list(before)
-    try:
-        return await walk.run(tuple(joins))
-    finally:
-        if not walk.stop.taken_over:
-            await helpers.removed(world, spec.owner, spec.cluster)
+    walk.attempts, walk.numbered = list(before), len(before)
+    return walk
 
 
 async def resumed(
@@ -101,12 +99,28 @@ async def resumed(
     is brought up to date.
     """
     generation = entry.order.label.generation
-    walk = _Walk(world, spec, generation, stop or StopSignal(world), frozenset(keep))
+    walk = Walk(world, spec, generation, stop or StopSignal(world), frozenset(keep))
     ended = await walk.resume(entry)
     return ended._replace(account=entry.account) if isinstance(ended, LaunchResult) else ended
 
 
-class _Walk:
+class Bought(NamedTuple):
+    """One order under way: where it is placed, and which attempt it is."""
+
+    purchase: Purchase
+    lane: Lane
+    account: Account
+    number: int
+    started: float
+
+    @property
+    def order(self) -> Order:
+        return self.purchase.order
+
+
+class Walk:
+    """What one run has tried, and what is still to be tried."""
+
     def __init__(
         self,
         world: World,
@@ -119,8 +133,8 @@ class _Walk:
         self.label = Label(spec.owner, spec.cluster, generation, spec.fingerprint)
         self.candidates = Candidates(world, None, spec, None, None)
         self.attempts: list[Attempt] = []
-        self.account: Account = ()
-        """Where the present order is placed."""
+        self.numbered = 0
+        """How many attempts have a number."""
         self.resuming = False
         """What is waited for was ordered by an earlier run: how long it took is not known."""
 
@@ -128,45 +142,59 @@ class _Walk:
     def now(self) -> float:
         return self.world.clock.now()
 
-    async def run(self, joins: tuple[Handle, ...]) -> LaunchResult:
+    async def run(self, joins: tuple[Handle, ...] = ()) -> LaunchResult:
+        """Launches the first candidate that has room, and says how. `joins` are machines that the
+        new ones must stand beside.
+
+        Raises AllFailed when nothing could be launched and nothing is left; NotConfigured,
+        BadCredentials or InsufficientFunds when the only allowed provider says so; GpusError when
+        stopped, or when the journal can't be written.
+        """
         candidates = self.candidates
         while True:
             if self.stop.on:
-                raise self._stopped()
+                raise self.stopped(self.stop)
             candidates.drop()
             if not candidates.pending:
-                raise self._all_failed()
-            provider = candidates.pending[0].provider
-            try:
-                adapter = await self.world.call(provider, self.world.adapter, provider)
-                # Some clouds are asked whose account the credentials are.
-                account = await repeated(self.world, provider, self.world.account, provider)
-            except CloudError as error:
-                head = (candidates.pending[0],)
-                self._show_refusal(head, error, self.now)
-                candidates.block(head, error, self.account, wide=True)
-                candidates.check_pinned(error)
-                continue
-            if self.stop.taken_over:
-                continue
-            self.account = account
-            order = compose(self.world, self.spec, self.label, adapter, candidates.pending, joins)
-            candidates.take(order)
-            self.world.journal.intend(self.world.name, order, self.now, account)
-            if (result := await self._attempt(adapter, order)) is not None:
-                return result._replace(account=account)
+                raise self.all_failed()
+            lane = Lane(candidates.pending[0], self.stop, [])
+            if (result := await self.step(lane, joins)) is not None:
+                return result
 
-    async def _attempt(self, adapter: Cloud, order: Order) -> LaunchResult | None:
+    async def step(self, lane: Lane, joins: tuple[Handle, ...] = ()) -> LaunchResult | None:
+        """One order that begins with the lane's head, to its end. None: it came to nothing, and
+        nothing of it is left.
+        """
+        candidates, head, provider = self.candidates, (lane.head,), lane.head.provider
+        try:
+            adapter = await self.world.call(provider, self.world.adapter, provider)
+            # Some clouds are asked whose account the credentials are.
+            account = await repeated(self.world, provider, self.world.account, provider)
+        except CloudError as error:
+            self._show_refusal(self._number(), head, error, self.now)
+            candidates.block(head, error, (), wide=True)
+            candidates.check_pinned(error)
+            return None
+        pending = lane.next_of(candidates.pending)
+        if lane.stop.on or not pending:
+            return None
+        order = compose(self.world, self.spec, self.label, adapter, pending, joins)
+        candidates.take(order)
+        lane.orders.append(order)
+        self.world.journal.intend(self.world.name, order, self.now, account, lane.race)
+        result = await self._attempt(self._bought(adapter, order, lane, account))
+        return None if result is None else result._replace(account=account)
+
+    async def _attempt(self, bought: Bought) -> LaunchResult | None:
         """One order, to its end. None: it came to nothing, nothing of it is left, and what it
         blocks is noted. The walk ends where something of it may still exist.
         """
-        started = self.now
-        purchase = self._purchase(adapter, order)
+        purchase = bought.purchase
         self.world.report("progress", f"{purchase.heading}: asking")
         try:
-            result = await purchase.place(started + order.wait_s)
+            result = await purchase.place(bought.started + bought.order.wait_s)
             if isinstance(result, (Delivered, Unobserved)):
-                return self._launched(purchase, result, started)
+                return self._launched(bought, result)
         except GpusError as broken:
             # The journal broke after the call: nothing is kept that cannot be remembered.
             left = await purchase.abandon()
@@ -175,15 +203,15 @@ class _Walk:
             raise GpusError(f"{broken}; {end}") from broken
         match result:
             case Late(ticket):
-                return await self._late(purchase, ticket, started)
+                return await self._late(bought, ticket)
             case Unknown(error):
-                return self._unsettled(purchase, error, started)
+                return self._unsettled(bought, error)
             case Partial(error):
-                return await self._half_made(purchase, error, started)
+                return await self._half_made(bought, error)
             case Refused(error, remainder):
                 if not remainder.clean:
-                    return self._stuck(purchase, error, remainder, started)
-                await self._refused(purchase, error, started)
+                    return self._stuck(bought, error, remainder)
+                await self._refused(bought, error)
                 return None
             case _:
                 assert_never(result)
@@ -192,9 +220,10 @@ class _Walk:
         """See `resumed`."""
         order, started = entry.order, self.now
         self.resuming = True
-        self.account = entry.account or ()
+        account = entry.account or ()
         adapter = await adapter_of(self.world, entry.provider, entry.account)
-        purchase = self._purchase(adapter, order)
+        bought = self._bought(adapter, order, resumed_lane(self.world, entry, self.stop), account)
+        purchase = bought.purchase
         error: CloudError
         result = await purchase.resume(entry, started + order.wait_s)
         match result:
@@ -203,9 +232,9 @@ class _Walk:
                 self._settled(order, order_table.FAILED, why)
                 return None
             case Delivered() | Unobserved():
-                return self._launched(purchase, result, started)
+                return self._launched(bought, result)
             case Unknown(error):
-                return self._unsettled(purchase, error, started)
+                return self._unsettled(bought, error)
             case Late(ticket):
                 if ticket.state == QUEUED:
                     return self._queued(ticket)
@@ -218,31 +247,36 @@ class _Walk:
             case _:
                 assert_never(result)
         if not remainder.clean:
-            return self._stuck(purchase, error, remainder, started)
-        self._show_refusal(order.candidates, error, started)
-        self.candidates.block(order.candidates, error, self.account)
+            return self._stuck(bought, error, remainder)
+        self._show_refusal(bought.number, order.candidates, error, started)
+        self.candidates.block(order.candidates, error, account)
         self._settled(order, order_table.FAILED, trimmed(error))
         return error
 
-    def _purchase(self, adapter: Cloud, order: Order) -> Purchase:
-        return Purchase(
+    def _bought(self, adapter: Cloud, order: Order, lane: Lane, account: Account) -> Bought:
+        number = self._number()
+        purchase = Purchase(
             self.world,
             adapter,
             order,
-            self.stop,
+            lane.stop,
             keep=self.keep,
             probe=self.spec.probe,
             accept=self.spec.accept,
-            heading=self._line(order.candidates),
+            heading=self._line(number, order.candidates),
+            wins=lane.wins,
         )
+        return Bought(purchase, lane, account, number, self.now)
+
+    def _number(self) -> int:
+        self.numbered += 1
+        return self.numbered
 
     # How an order can end
 
-    def _launched(
-        self, purchase: Purchase, result: Delivered | Unobserved, started: float
-    ) -> LaunchResult:
+    def _launched(self, bought: Bought, result: Delivered | Unobserved) -> LaunchResult:
         """The machines exist: writes that down."""
-        order, ticket = purchase.order, result.ticket
+        purchase, order, ticket = bought.purchase, bought.order, result.ticket
         if isinstance(result, Unobserved):
             self.world.report("warning", f"{purchase.heading}: {result.reason}")
             self._settled(order, order_table.UNSETTLED, result.reason, ticket.handles)
@@ -253,12 +287,12 @@ class _Walk:
         placed, nodes, surplus = result.placed, result.nodes, result.surplus
         self.world.journal.made(ticket._replace(placed=placed), self.now)
         self.world.journal.clear(self.world.name, placed)
-        closed_places.opened(self.world, self.account, placed)
-        self._record((placed,), "acquired", "", "", started)
+        closed_places.opened(self.world, bought.account, placed)
+        self._record(bought.number, (placed,), ("acquired", "", ""), bought.started)
         if not self.resuming:
-            self.candidates.remember((placed,), self.now - started)
+            self.candidates.remember((placed,), self.now - bought.started)
         names = ", ".join(node.name for node in nodes)
-        heading = self._line((placed,), 0)
+        heading = self._line(bought.number, (placed,))
         self.world.report("info", clipped(f"{heading}: acquired, {names}"))
         reasons = (
             ()
@@ -272,94 +306,99 @@ class _Walk:
             ACQUIRED,
             ticket.order,
             placed,
-            tuple(self.attempts),
+            self.tried,
             ticket.handles,
             nodes,
             surplus.handles,
             reasons,
         )
 
-    async def _late(
-        self, purchase: Purchase, ticket: Ticket, started: float
-    ) -> LaunchResult | None:
+    async def _late(self, bought: Bought, ticket: Ticket) -> LaunchResult | None:
         """What still waits is given up, unless a queue is the last hope there is. What is paid for
         is never given up.
         """
+        purchase, stop = bought.purchase, bought.lane.stop
         if ticket.begins_at:
             return self._queued(ticket)
         self.candidates.drop()
-        if not self.stop.on and ticket.state == QUEUED and not self.candidates.pending:
+        last = not self.candidates.pending and bought.lane.alone()
+        if not stop.on and ticket.state == QUEUED and last:
             return self._queued(ticket)
         remainder = await purchase.give_up(ticket)
-        if self.stop.on and remainder.clean:
-            self._settled(purchase.order, order_table.RELEASED, self.stop.why)
-            raise self._stopped()
-        error = purchase.none_came()
+        if stop.on and remainder.clean:
+            made = remainder.deleted if stop.beaten else None
+            self._settled(bought.order, order_table.RELEASED, stop.why, made)
+            if not stop.beaten:
+                raise self.stopped(stop)
+            self._show_beaten(bought)
+            return None
         if not remainder.clean:
-            return self._stuck(purchase, error, remainder, started)
-        await self._refused(purchase, error, started)
+            return self._stuck(bought, purchase.none_came(), remainder)
+        await self._refused(bought, purchase.none_came())
         return None
 
-    async def _half_made(
-        self, purchase: Purchase, error: HalfMade, started: float
-    ) -> LaunchResult | None:
-        order = purchase.order
+    def _show_beaten(self, bought: Bought) -> None:
+        """Another order had machines before, and nothing is left of this one."""
+        end = (CANCELLED, "", bought.lane.stop.beaten)
+        self.world.report("info", clipped(f"{bought.purchase.heading}: cancelled, {end[2]}"))
+        self._record(bought.number, bought.order.candidates, end, bought.started)
+
+    async def _half_made(self, bought: Bought, error: HalfMade) -> LaunchResult | None:
+        purchase, order = bought.purchase, bought.order
         self.world.report("warning", f"{purchase.heading}: {trimmed(error)}; deleting it")
         remainder = await purchase.release(error.handles)
         if not remainder.clean:
-            return self._stuck(purchase, error, remainder, started)
-        self._show_refusal(order.candidates, error, started, told=True)
+            return self._stuck(bought, error, remainder)
+        self._show_refusal(bought.number, order.candidates, error, bought.started, told=True)
         if error.code != WRONG:
-            self.candidates.block(order.candidates, error, self.account)
+            self.candidates.block(order.candidates, error, bought.account)
         self.candidates.block_unready(order, error)
         self._settled(order, order_table.RELEASED, trimmed(error))
         if error.code == LOADING:
-            raise too_slow(self.spec.cluster, self.attempts, order.wait_s)
+            raise too_slow(self.spec.cluster, self.tried, order.wait_s)
         if error.code == WRONG:
-            raise wrong_anywhere(self.spec.cluster, self.attempts)
+            raise wrong_anywhere(self.spec.cluster, self.tried)
         return None
 
-    async def _refused(self, purchase: Purchase, error: CloudError, started: float) -> None:
-        order, candidates = purchase.order, self.candidates
-        self._show_refusal(order.candidates, error, started)
-        if candidates.is_last(order, error, stopped=self.stop.on):
+    async def _refused(self, bought: Bought, error: CloudError) -> None:
+        order, candidates, stop = bought.order, self.candidates, bought.lane.stop
+        self._show_refusal(bought.number, order.candidates, error, bought.started)
+        if candidates.is_last(order, error, stopped=stop.on):
             self._settled(order, order_table.FAILED, trimmed(error))
             candidates.try_again(order)
-            await pause(self.world, DELAYS_S[0], self.stop)
+            await pause(self.world, DELAYS_S[0], stop)
             return
-        candidates.block(order.candidates, error, self.account)
+        candidates.block(order.candidates, error, bought.account)
         self._settled(order, order_table.FAILED, trimmed(error))
         candidates.check_pinned(error)
         candidates.block_unresponsive(order, error)
         if isinstance(error, (OfferGone, PriceRose)):
-            await candidates.refresh(purchase.adapter)
+            await candidates.refresh(bought.purchase.adapter)
         candidates.prefer_hinted(order, error)
 
-    def _stuck(
-        self, purchase: Purchase, error: CloudError, left: Remainder, started: float
-    ) -> LaunchResult:
+    def _stuck(self, bought: Bought, error: CloudError, left: Remainder) -> LaunchResult:
         """Something of the order exists or may, and could not be deleted: the end of this walk."""
-        order = purchase.order
-        self._record(order.candidates, type(error).__name__, error.code, trimmed(error), started)
+        order = bought.order
+        self._record_refusal(bought.number, order.candidates, error, bought.started)
         reason = (
             f"half-made: {trimmed(error)}; it could not be deleted: {left.why};"
-            f" {bill(left.handles, purchase.micro_usd)}"
+            f" {bill(left.handles, bought.purchase.micro_usd)}"
         )
-        self.world.report("error", f"{self._line(order.candidates)}: {reason}")
+        self.world.report("error", f"{bought.purchase.heading}: {reason}")
         self._settled(order, order_table.UNSETTLED, reason, left.handles)
         return self._result(
             UNCONFIRMED, order, order.candidates[0], leftovers=left.handles, reasons=(reason,)
         )
 
-    def _unsettled(self, purchase: Purchase, error: CloudError, started: float) -> LaunchResult:
+    def _unsettled(self, bought: Bought, error: CloudError) -> LaunchResult:
         """It is not known what the order made: the end of this walk."""
-        order = purchase.order
-        self._record(order.candidates, type(error).__name__, error.code, trimmed(error), started)
+        order = bought.order
+        self._record_refusal(bought.number, order.candidates, error, bought.started)
         reason = (
             f"unsettled: {trimmed(error)}; nothing else is bought until that is known;"
-            f" {bill((), purchase.micro_usd)}"
+            f" {bill((), bought.purchase.micro_usd)}"
         )
-        self.world.report("error", f"{self._line(order.candidates)}: {reason}")
+        self.world.report("error", f"{bought.purchase.heading}: {reason}")
         self._settled(order, order_table.UNSETTLED, reason)
         return self._result(UNCONFIRMED, order, order.candidates[0], reasons=(reason,))
 
@@ -384,35 +423,40 @@ class _Walk:
         leftovers: tuple[Handle, ...] = (),
         reasons: tuple[str, ...] = (),
     ) -> LaunchResult:
-        attempts = tuple(self.attempts)
-        return LaunchResult(state, order, placed, attempts, handles, (), leftovers, reasons)
+        return LaunchResult(state, order, placed, self.tried, handles, (), leftovers, reasons)
 
     # Records and messages
 
-    def _stopped(self) -> GpusError:
+    @property
+    def tried(self) -> tuple[Attempt, ...]:
+        """The attempts that have ended, by number."""
+        return tuple(sorted(self.attempts, key=lambda attempt: attempt.number))
+
+    def stopped(self, stop: StopSignal) -> GpusError:
+        """The end of a walk that is stopped here."""
         rest = (
             "nothing of this run is left"
-            if self.stop.taken_over
+            if stop.taken_over
             else "what ran before still runs"
             if self.keep
             else "nothing is left running"
         )
-        return self.stop.stopped(self.spec.cluster, rest)
+        return stop.stopped(self.spec.cluster, rest)
 
-    def _all_failed(self) -> GpusError:
+    def all_failed(self) -> GpusError:
+        """The end of a walk that has nothing left to try."""
         plan = self.candidates.plan
         by_rule = plan.rejected_by_rule.items() if plan is not None else ()
         return all_failed(
             self.spec.cluster,
             self.spec.ask,
-            self.attempts,
+            self.tried,
             [*by_rule, *self.candidates.skipped.items()],
             hints(plan) if plan is not None and not self.attempts else (),
         )
 
-    def _line(self, candidates: Sequence[Candidate], ahead: int = 1) -> str:
-        machine = self.candidates.twinned(candidates[0])
-        return line(len(self.attempts) + ahead, candidates, machine=machine)
+    def _line(self, number: int, candidates: Sequence[Candidate]) -> str:
+        return line(number, candidates, machine=self.candidates.twinned(candidates[0]))
 
     def _settled(
         self, order: Order, state: str, why: str, handles: Sequence[Handle] | None = None
@@ -421,6 +465,7 @@ class _Walk:
 
     def _show_refusal(
         self,
+        number: int,
         candidates: Sequence[Candidate],
         error: CloudError,
         started: float,
@@ -430,30 +475,23 @@ class _Walk:
         """Shows and records an attempt that came to nothing. `told`: what was wrong was reported
         already.
         """
-        heading, capacity = self._line(candidates), candidates[0].capacity
+        heading, capacity = self._line(number, candidates), candidates[0].capacity
         self.world.report("info", refusal_lines(heading, capacity, error, told=told))
-        self._record(candidates, type(error).__name__, error.code, trimmed(error), started)
+        self._record_refusal(number, candidates, error, started)
         if not self.resuming:
             self.candidates.remember(candidates, self.now - started, error)
 
-    def _record(
-        self, candidates: Sequence[Candidate], outcome: str, code: str, message: str, started: float
+    def _record_refusal(
+        self, number: int, candidates: Sequence[Candidate], error: CloudError, started: float
     ) -> None:
-        first = candidates[0]
-        self.attempts.append(
-            Attempt(
-                number=len(self.attempts) + 1,
-                provider=first.provider,
-                region=first.region,
-                zones=tuple(dict.fromkeys(each.zone for each in candidates if each.zone)),
-                machine_types=tuple(dict.fromkeys(each.machine_type for each in candidates)),
-                gpu=first.placement.gpu,
-                capacity=first.capacity,
-                micro_usd=first.micro_usd,
-                outcome=outcome,
-                code=code,
-                message=message,
-                started_at=started,
-                seconds=round(self.now - started, 3),
-            )
-        )
+        end = (type(error).__name__, error.code, trimmed(error))
+        self._record(number, candidates, end, started)
+
+    def _record(
+        self,
+        number: int,
+        candidates: Sequence[Candidate],
+        end: tuple[str, str, str],
+        started: float,
+    ) -> None:
+        self.attempts.append(attempt_of(number, candidates, end, started, self.now))

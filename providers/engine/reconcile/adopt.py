@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from providers.engine.desired import ttl
 from providers.engine.journal import orders as order_table
+from providers.engine.launch import lane
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
 from providers.engine.launch.walk import resumed
 from providers.engine.reconcile.pricing import price_of
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from providers.engine.reconcile.placements import Replacement
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
+    from providers.engine.termination.settle import Remainder
     from providers.model.placement import Placement
 
 
@@ -85,9 +87,12 @@ async def _settle_orders(world: World, spec: ClusterSpec, stop: StopSignal) -> N
     """Every order of this cluster that was never settled is now: whatever it made is found by the
     survey that follows.
     """
-    for entry in world.journal.orders(
-        world.name, spec.owner, spec.cluster, states=order_table.PENDING
-    ):
+    pending = world.journal.orders(world.name, spec.owner, spec.cluster, states=order_table.PENDING)
+    # Of two that were asked at once, the one that has machines is gone on with.
+    for entry in sorted(pending, key=lambda row: not row.handles):
+        if world.journal.has_lost(entry):
+            _check_gone(spec, entry, await lane.released(world, entry))
+            continue
         world.report(
             "info",
             f"{spec.cluster}: an earlier run was cut short while it ordered at {entry.provider};"
@@ -104,17 +109,20 @@ async def _settle_orders(world: World, spec: ClusterSpec, stop: StopSignal) -> N
             )
         if result.state == WAITING_ON:
             adapter = await adapter_of(world, entry.provider, entry.account)
-            left = await abandon(world, adapter, entry.order, entry.ticket)
-            if not left.clean:
-                raise HalfMade(
-                    f"{spec.cluster}: an earlier run's order still waits at {entry.provider} and"
-                    f" could not be ended: {left.why}",
-                    provider=entry.provider,
-                    handles=left.handles,
-                )
+            _check_gone(spec, entry, await abandon(world, adapter, entry.order, entry.ticket))
             world.journal.settled(
                 entry.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
             )
+
+
+def _check_gone(spec: ClusterSpec, entry: OrderRow, left: Remainder) -> None:
+    if not left.clean:
+        raise HalfMade(
+            f"{spec.cluster}: an earlier run's order still waits at {entry.provider} and"
+            f" could not be ended: {left.why}",
+            provider=entry.provider,
+            handles=left.handles,
+        )
 
 
 async def _present(world: World, adapter: Cloud) -> bool:

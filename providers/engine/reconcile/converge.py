@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine.launch import lane
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
 from providers.engine.launch.walk import resumed
 from providers.engine.reconcile.adopt import priced_replacement
@@ -19,15 +20,18 @@ from providers.engine.reconcile.read import note_joined
 from providers.engine.reconcile.steps import STEPS, another_workload
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
+from providers.engine.termination.settle import bill
 from providers.model.machine import GONE, is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from providers.engine.desired import ClusterSpec
+    from providers.engine.journal.orders import OrderRow
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
+    from providers.engine.termination.settle import Remainder
 
 
 async def converge(
@@ -40,7 +44,7 @@ async def converge(
     """The record of what there is once it is as declared; placed anew if nothing usable is left.
 
     `preferred(record, found)` says whether a placement that a run left beside the present one is
-    kept instead. The second value is True where it is. Raises as `acquire` does.
+    kept instead. The second value is True where it is. Raises as `Walk.run` does.
     """
     record, settled = await _settle_orders(world, record, spec, stop)
     if not settled:
@@ -80,8 +84,13 @@ async def _settle_orders(
     pending = Observation(
         orders=world.journal.orders(world.name, record.owner, record.cluster, record.generation)
     ).pending
-    for row in pending:
+    for row in sorted(pending, key=lambda order: not order.handles):
         keep = tuple(handle for handle in record.handles if handle not in row.handles)
+        if world.journal.has_lost(row):
+            left = await lane.released(world, row, keep)
+            if not left.clean:
+                return _with_lost(record, row, left), False
+            continue
         result = await resumed(world, spec, row, stop=stop, keep=keep)
         if not isinstance(result, LaunchResult):
             continue
@@ -96,6 +105,16 @@ async def _settle_orders(
             world.journal.launched(record)
         # Otherwise it is found among the orphans.
     return record, True
+
+
+def _with_lost(record: ClusterRecord, row: OrderRow, left: Remainder) -> ClusterRecord:
+    """The record with an order that has lost its race and could not be ended yet."""
+    reason = (
+        f"half-made: {row.provider} was asked at once too, and that order could not be ended:"
+        f" {left.why}; {bill(left.handles, row.micro_usd)}"
+    )
+    leftovers = dict.fromkeys((*record.leftovers, *left.handles))
+    return record._replace(leftovers=tuple(leftovers), reasons=(reason,))
 
 
 def _with_leftovers(world: World, record: ClusterRecord, observation: Observation) -> ClusterRecord:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from providers.engine.desired import ClusterSpec, limit_of, ttl
 from providers.engine.journal import orders as order_table
+from providers.engine.launch.helpers import removed_after
 from providers.engine.launch.result import WAITING_ON, LaunchResult
-from providers.engine.launch.walk import acquire
+from providers.engine.launch.walk import begun
 from providers.engine.market.collect import market
 from providers.engine.market.planning import presentable
 from providers.engine.reconcile import placements
@@ -93,9 +94,8 @@ async def rejoin(
     )
     try:
         narrowed = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
-        result = await acquire(
-            world, narrowed, part, record.generation, stop=stop, keep=rest, joins=rest
-        )
+        walk = begun(world, narrowed, part, record.generation, stop, keep=rest)
+        result = await removed_after(walk.run(rest), world, part, stop)
     except AllFailed as failed:
         why = next(
             (attempt.message for attempt in reversed(failed.attempts)), "no place is left to try"

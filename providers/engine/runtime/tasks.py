@@ -28,15 +28,18 @@ _SLICE_S = 1.0
 
 class StopSignal:
     """Why a purchase should end early: the user's stop, a caller that is gone, or another run that
-    has the cluster by now.
+    has the cluster by now. One `within` another also ends with that, and where its own order was
+    beaten.
 
     Looked at between calls, never during one.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, within: StopSignal | None = None) -> None:
+        self._world, self._within = world, within
         self.abandoned = False
-        self.lease: SharedLease | None = None
+        self.beaten = ""
+        """Why one of two orders at once is cancelled; empty while it goes on."""
+        self.lease: SharedLease | None = None if within is None else within.lease
         """What says that another home has taken the cluster over, where the backend can."""
         self.rival = ""
         """Who else bought for the cluster meanwhile, as the labels at the cloud tell."""
@@ -44,16 +47,23 @@ class StopSignal:
     @property
     def on(self) -> bool:
         """True once any of it happened."""
-        return self.abandoned or self._world.stop.is_set() or self.taken_over
+        outer = self._within is not None and self._within.on
+        own = self.abandoned or bool(self.beaten) or self.taken_over
+        return own or outer or self._world.stop.is_set()
 
     @property
     def taken_over(self) -> bool:
         """True once another run has the cluster: what it has is not this one's to touch."""
-        return bool(self.rival) or (self.lease is not None and self.lease.lost)
+        outer = self._within is not None and self._within.taken_over
+        return bool(self.rival) or (self.lease is not None and self.lease.lost) or outer
 
     @property
     def why(self) -> str:
         """For messages."""
+        if self._within is not None and self._within.on and not self.rival:
+            return self._within.why
+        if self.beaten:
+            return self.beaten
         if self.taken_over:
             last = self.lease.last() if self.lease is not None else None
             told = f"{last.by} has it" if last is not None else "another run destroyed it"

@@ -41,12 +41,14 @@ AGAIN_S = 60.0
 
 class Remainder(NamedTuple):
     """What is left after a release. `why` is empty when everything is confirmed gone; else it says
-    what is in the way. `silent` is the provider where it gave no answer.
+    what is in the way. `silent` is the provider where it gave no answer. `deleted` is what was
+    there, once all of it is gone.
     """
 
     handles: tuple[Handle, ...] = ()
     why: str = ""
     silent: str = ""
+    deleted: tuple[Handle, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -133,7 +135,7 @@ async def release(
                         targets.setdefault(handle, -AGAIN_S)
                         gone.discard(handle)
                 if gone.issuperset(targets):
-                    return Remainder()
+                    return Remainder(deleted=tuple(targets))
         except CloudError as error:
             trouble = error
         trouble = await _delete_due(world, adapter, targets, gone) or trouble
@@ -242,6 +244,7 @@ async def abandon(
         left = await release(world, adapter, *label[:3], handles=handles, keep=keep)
         if ended or not left.clean:
             return left
+        handles.update(left.deleted)
         why = why or "the cloud still works on it"
         await pause(world, delay)
     return Remainder(tuple(handles), f"order {order.token} could not be ended: {why}")

@@ -137,7 +137,7 @@ def test_many_machines_are_seen_by_list(rig) -> None:
     ("status", "operations", "expected"),
     [
         ("PENDING", [], "queued"),
-        ("PROVISIONING", [], "starting"),
+        ("PROVISIONING", [], "pending"),
         ("STAGING", [], "starting"),
         ("RUNNING", [], "running"),
         ("REPAIRING", [], "starting"),

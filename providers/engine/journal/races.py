@@ -1,0 +1,75 @@
+"""Races: of two orders that were under way at once, the one that is kept.
+
+Owns that there is one at most, whatever process asks: the first that is written down. All others of
+the race have lost, and what they made has to go.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from providers.engine.journal.orders import OPEN
+
+if TYPE_CHECKING:
+    from providers.engine.journal.database import Database
+    from providers.engine.journal.orders import OrderRow
+
+LEAST_S = 60.0
+"""What a machine is billed at least, at EC2 and Google: the largest minimum of those that are
+asked at once.
+"""
+
+
+class Beaten(NamedTuple):
+    """What an order cost that made machines and has lost. `ended_at` is 0 until they are confirmed
+    gone. `micro_usd` is the most that all of them cost an hour; None where it is not known.
+    """
+
+    cluster: str
+    token: str
+    provider: str
+    micro_usd: int | None
+    began_at: float
+    ended_at: float
+
+
+def win(journal: Database, race: str, token: str) -> str:
+    """The order that has won the race: this one, unless another is written down already."""
+    with journal.change() as db:
+        db.execute("INSERT OR IGNORE INTO races VALUES (?, ?)", (race, token))
+        (winner,) = db.execute("SELECT token FROM races WHERE race = ?", (race,)).fetchone()
+    return str(winner)
+
+
+def has_lost(journal: Database, row: OrderRow) -> bool:
+    """Whether another order has won this one's race."""
+    if not row.race:
+        return False
+    with journal.read() as db:
+        found = db.execute("SELECT token FROM races WHERE race = ?", (row.race,)).fetchone()
+    return found is not None and found[0] != row.order.token
+
+
+def beaten(journal: Database, world: str, owner: str) -> tuple[Beaten, ...]:
+    """Every order of the owner that made machines and has lost, oldest first."""
+    with journal.read() as db:
+        rows = db.execute(
+            "SELECT cluster, orders.token, provider, micro_usd, created_at, updated_at, state,"
+            " native_ids FROM orders JOIN races ON json_extract(intent, '$.race') = races.race"
+            " WHERE world = ? AND owner = ? AND orders.token != races.token"
+            " ORDER BY orders.rowid",
+            (world, owner),
+        ).fetchall()
+    return tuple(
+        Beaten(
+            cluster,
+            token,
+            provider,
+            micro_usd,
+            began,
+            0.0 if state in OPEN else max(changed, began + LEAST_S),
+        )
+        for cluster, token, provider, micro_usd, began, changed, state, handles in rows
+        if json.loads(handles)
+    )
