@@ -1,12 +1,13 @@
 """EC2 and Compute Engine on the simulated market, behind the adapter protocol.
 
 Which candidates one call may choose among, and what a refusal means, is the real adapters' own
-code. What their calls are, and in which order, is theirs too, counted here by hand: see `_helpers`.
+code. What their calls are, and in which order, is theirs too, counted here by hand: see `_around`.
 Time is the world's clock, which each call moves by what it takes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from providers.adapters.aws import MANIFEST as AWS_MANIFEST
@@ -21,7 +22,7 @@ from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Node, Tick
 from tests.benchmarks.market import GCP, Market, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from providers.adapters.base import Manifest
     from providers.errors import CloudError
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 AWS = "aws"
 START = 1_800_000_000.0
 """The clock's time at which the market begins."""
-LOOKS = {AWS: 3, GCP: 1}
-"""Calls that a region costs once: its zones, and at EC2 the image's name and the image."""
+REGIONS_AT_ONCE = 8
+"""As EC2's adapter has it."""
 _NO_QUOTA = {"spot": "MaxSpotInstanceCountExceeded", "on-demand": "VcpuLimitExceeded"}
 _MANIFESTS = {AWS: AWS_MANIFEST, GCP: GCP_MANIFEST}
 
@@ -51,6 +52,7 @@ class SimulatedCloud:
         """Token -> when the answer is there, the machine or nothing, and why nothing."""
         self._looked: set[str] = set()
         self._groups: set[str] = set()
+        self._templates: set[str] = set()
 
     def manifest(self) -> Manifest:
         """The real one, with this in place of its connection."""
@@ -79,7 +81,8 @@ class SimulatedCloud:
 
     def submit(self, order: Order) -> Ticket:
         pools = [_pool(candidate) for candidate in order.candidates]
-        grouped = not self._bare and self._helpers(pools[0].region)
+        if self.name == GCP or not self._bare:
+            self._around(order, pools)
         self._changes(1, creates=True)
         pool = next((each for each in pools if self._market.obtainable(each, self.now)), None)
         error = None if pool is not None else self._refusal(order, pools)
@@ -91,11 +94,7 @@ class SimulatedCloud:
         )
         if self.name == AWS:
             self._clock.advance(took)
-            self._changes(0 if self._bare else 1)  # the launch template goes
             if error is not None:
-                if grouped:  # made for this order: it goes too
-                    self._changes(1)
-                    self._groups.discard(pools[0].region)
                 raise error
             took = 0.0
         boot = self._market.seconds("boot_s", pool.region) if pool is not None else 0.0
@@ -120,26 +119,42 @@ class SimulatedCloud:
             return None
         return Ticket(order, "waiting", (("token", order.token),))
 
-    def _helpers(self, region: str) -> bool:
-        """What precedes the creating call; whether a security group was made for it.
+    def launch_ended(self, owner: str, cluster: str, regions: Collection[str]) -> None:
+        """EC2's templates go, and its groups where no machine stands (`kept.ended`): in several
+        regions at once, one call after another in each.
+        """
+        bare = self._groups.intersection(regions)
+        places = bare | self._templates
+        if self.name == AWS and not self._bare and places:
+            self._market.mutations += len(self._templates) + len(bare)
+            self._call(5 * math.ceil(len(places) / REGIONS_AT_ONCE))
+            self._templates.clear()
+            self._groups -= bare
 
-        EC2 is asked which regions are enabled (once), for zones and image (once a region), for the
-        network and the owner's security group; the group and its two rules are made where there is
-        none, and each fleet's launch template (`surroundings.around`). Google is asked for the
+    def _around(self, order: Order, pools: Sequence[Pool]) -> None:
+        """What precedes the creating call.
+
+        EC2 is asked which regions are enabled (once); for zones, network, quota and image, side by
+        side (once a region); and for the owner's group. The group, its rule and a fleet's template
+        are made once a launch and region (`surroundings.around`, `kept`). Google is asked for the
         region's zones, once.
         """
-        looks = LOOKS[self.name] if region not in self._looked else 0
-        if not self._looked:
-            looks += self.name == AWS
-        self._looked.add(region)
+        region = pools[0].region
+        if region not in self._looked:
+            first = not self._looked
+            self._looked.add(region)
+            self._call(1 if self.name == GCP else 1 + first)
         if self.name == GCP:
-            self._call(looks)
-            return False
-        made = region not in self._groups
-        self._groups.add(region)
-        self._call(looks + 2)
-        self._changes(3 * made + 1)
-        return made
+            return
+        if not any(self._market.has_quota(pool) for pool in pools):
+            raise aws_errors.beyond_quota(0.0, creation.context_of(order))
+        if region not in self._groups:
+            self._groups.add(region)
+            self._call()
+            self._changes(2)
+        if len(pools) > 1 and region not in self._templates:
+            self._templates.add(region)
+            self._changes(1)
 
     def _make(self, order: Order, pool: Pool) -> str:
         machine = self._market.claim(pool, self.now)

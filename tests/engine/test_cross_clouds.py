@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from providers.adapters.guard import Cloud
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
@@ -146,6 +147,30 @@ def test_b21_a_vcpu_limit_of_zero_costs_a_read_a_region(walk) -> None:
         record.attempts[0].outcome,
         record.attempts[0].code,
     ) == ("QuotaExceeded", "VcpuLimitExceeded")
+
+
+def test_what_a_refused_region_needed_goes_when_the_launch_ends(walk) -> None:
+    """Orders of one region share a group and a template; both go where no machine is. So does what
+    a run left that was killed before it came to that: the next launch of the cluster removes it.
+    """
+    w = walk(regions=("us-east-1", "us-east-2"), spot="prefer")
+    w.store.set_stock("aws", "", "p5.48xlarge", "", 0)
+    ended = Cloud.launch_ended
+    Cloud.launch_ended = lambda *_: None  # type: ignore[method-assign]
+    try:
+        with pytest.raises(AllFailed):
+            w.create()
+    finally:
+        Cloud.launch_ended = ended  # type: ignore[method-assign]
+    assert (w.calls("ec2.CreateSecurityGroup"), w.calls("ec2.DeleteSecurityGroup")) == (2, 0)
+    later = walk(regions=("us-east-1", "us-east-2"), spot="prefer")
+    later.store.advance(7_200)
+    later.store.set_stock("aws", "use2-az1", "p5.48xlarge", "on-demand", 1)
+    record = later.create("gen2")
+    assert record.placement.region == "us-east-2"
+    assert (w.calls("ec2.CreateSecurityGroup"), w.calls("ec2.DeleteSecurityGroup")) == (2, 1)
+    made = (w.calls("ec2.CreateLaunchTemplate"), w.calls("ec2.DeleteLaunchTemplate"))
+    assert made == (2, 1), "the second is told that the first is there already"
 
 
 def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk) -> None:

@@ -39,6 +39,8 @@ class _Region:
         """The groups that let EFA's traffic out."""
         self.launches: dict[str, set[str]] = {}
         """By cluster: the names of the templates that its launch uses."""
+        self.bare: set[str] = set()
+        """The clusters of which a look found nothing left, or nothing that could go."""
 
 
 class Kept:
@@ -180,18 +182,22 @@ class Kept:
 
     def ended(self, region: str, owner: str, cluster: str, *, bare: bool) -> None:
         """Removes what the cluster's launch kept there. `bare`: no order of the cluster stands
-        there, so also what an earlier run of it left, and the group, if nobody else uses it.
+        there, so also what an earlier run of it left, and the group, if nobody else uses it. That
+        is looked for once, until the cluster's next launch there.
         """
         here = self._here(region, owner)
         with here.lock:
+            if cluster in here.launches:
+                here.bare.discard(cluster)
             names = here.launches.pop(cluster, set())
             if not here.launches:
                 here.groups.clear()
                 here.linked.clear()
             for name in names:
                 self.attempt("delete_launch_template", region, LaunchTemplateName=name)
-            if not bare:
+            if not bare or cluster in here.bare:
                 return
+            here.bare.add(cluster)
             of_cluster = {"Name": f"tag:{tagging.CLUSTER}", "Values": [cluster]}
             for item in self._templates(region, owner, of_cluster):
                 if item["LaunchTemplateName"] not in names:

@@ -142,9 +142,20 @@ class Surroundings:
             vpc = (
                 None if options.security_group else pool.submit(self._vpc, region, options, context)
             )
-        quota.result()
-        ids = zones_there.result()
-        reservation = reservations.named(self._client, ids, order) if first.reservation else None
+            quota.result()
+            ids = zones_there.result()
+            reservation = (
+                reservations.named(self._client, ids, order) if first.reservation else None
+            )
+            if (
+                options.ami or options.ami_ssm_parameter
+            ):  # not in every region: there nothing is made
+                image.result()
+            groups = options.security_group
+            if vpc is not None:
+                linked = demands.needs_subnet(order)
+                groups = (self.kept.group(order, vpc.result(), context, linked=linked),)
+        booted = image.result()
         by_id = self._client.takes(
             "CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId"
         ) and self._client.takes("RunInstances", "Placement", "AvailabilityZoneId")
@@ -153,11 +164,6 @@ class Surroundings:
             if demands.needs_subnet(order) and not options.subnets
             else ()
         )
-        booted = image.result()
-        groups = options.security_group
-        if vpc is not None:
-            linked = demands.needs_subnet(order)
-            groups = (self.kept.group(order, vpc.result(), context, linked=linked),)
         self._placement_group(order, context)
         joined = (
             self._joined_group(order, context)

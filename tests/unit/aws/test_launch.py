@@ -129,6 +129,9 @@ def test_what_a_killed_launch_left_is_removed_by_the_next(rig) -> None:
     machine = later.submit(order(candidate(A, "g6.xlarge")))
     later.launch_ended("own1", "other", [REGION])
     later.launch_ended("own1", "train", [REGION])
+    looks = rig.count("DescribeLaunchTemplates")
+    later.launch_ended("own1", "train", [REGION])
+    assert looks == rig.count("DescribeLaunchTemplates"), "what is known to be bare is not asked"
     assert machine and [len(each) for each in rig.left()] == [1, 0, 0, 1]
 
 
