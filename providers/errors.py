@@ -144,6 +144,15 @@ class Problem(NamedTuple):
         return f"{text}; {todo}" if todo else text
 
 
+def too_large(path: str, what: str, size: int, most: int, todo: str) -> Problem | None:
+    """The problem of a start-up script, or the like, beyond what its cloud takes. Pure."""
+    return (
+        Problem(path, f"{what} of at most {most:,} bytes", f"{size:,}", todo)
+        if size > most
+        else None
+    )
+
+
 class GpusError(Exception):
     """Something a user should read, in one clean line or a few."""
 

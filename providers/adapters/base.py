@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from providers.errors import Problem
+    from providers.model.advice import Question
     from providers.model.ask import Ask
     from providers.model.capability import Capabilities
     from providers.model.fabric import Fabric
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
 
 
 class Repriced(NamedTuple):
-    """Offers of the catalog at today's prices where they are known, as they were where not; and
-    what the user should know of it, in lines.
-    """
+    """The catalog's offers at today's prices where those are known, and lines for the user."""
 
     offers: Sequence[Offer]
     lines: Sequence[str] = ()
@@ -46,8 +45,7 @@ class Adapter(Protocol):
     waits and repeats.
 
     Errors are of the tree in `providers.errors`, classified by code. No method retries a creating
-    call. What only some clouds can answer is a protocol of its own, below: an adapter's class names
-    those that it has as its bases, so that a type checker compares them.
+    call. What only some clouds can answer is a protocol below, a base of their adapters' classes.
     """
 
     @property
@@ -136,6 +134,14 @@ class Repricing(Protocol):
 
 
 @runtime_checkable
+class Advises(Protocol):
+    """A cloud that says how likely it has room."""
+
+    def advice(self, offers: Sequence[Offer], nodes: int) -> Sequence[Question]:
+        """The reads that tell of some of these offers, not yet made; each is one call."""
+
+
+@runtime_checkable
 class BlockMarket(Protocol):
     """A cloud that sells windows in its calendar (`Capabilities.blocks`), paid for in full."""
 
@@ -190,9 +196,7 @@ class OwnAccount(Protocol):
 
 @runtime_checkable
 class KeylessMarket(Protocol):
-    """A market that anybody may read: it connects without credentials, then lists offers, finds
-    nothing and buys nothing.
-    """
+    """A market that anybody may read: it connects without credentials, and then buys nothing."""
 
     @property
     def not_configured(self) -> str:
@@ -255,19 +259,6 @@ def keep_status(file: str = START_UP_STATUS) -> str:
     from providers.model import shell
 
     return shell.program(__file__, "keep_status", gpus_status=file)
-
-
-def too_large(path: str, what: str, size: int, most: int, todo: str) -> Problem | None:
-    """The problem of a start-up script, or the like, beyond what its cloud takes, in bytes; None
-    within it. Pure.
-    """
-    from providers.errors import Problem
-
-    return (
-        Problem(path, f"{what} of at most {most:,} bytes", f"{size:,}", todo)
-        if size > most
-        else None
-    )
 
 
 def is_loopback(endpoint: str) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from providers.model.advice import Question
     from providers.model.ask import Ask
     from providers.model.machine import CheckLine, Handle, Node, Order, Ticket
     from providers.model.offer import Candidate, Offer
@@ -143,6 +144,16 @@ class Cloud:
         with self._readable("launch_ended"):
             if isinstance(self.real, base.LaunchHelpers):
                 self.real.launch_ended(owner, cluster, regions)
+
+    @property
+    def advises(self) -> bool:
+        """Whether it says how likely it has room."""
+        return isinstance(self.real, base.Advises)
+
+    def advice(self, offers: Sequence[Offer], nodes: int) -> Sequence[Question]:
+        """See `base.Advises`; else no question."""
+        with self._readable("advice"):
+            return self.real.advice(offers, nodes) if isinstance(self.real, base.Advises) else ()
 
     @property
     def logs(self) -> bool:

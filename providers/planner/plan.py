@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from providers.catalog.table import OfferTable
     from providers.errors import Problem
+    from providers.model.advice import Advice, Kind
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.place import Block
@@ -94,9 +95,17 @@ class Plan:
 
     def ranked(self, order: str) -> Plan:
         """The same places in the order of another `rank`."""
+        return self._again(self.ask._replace(rank=order), self.terms.advice)
+
+    @cached_property
+    def unadvised(self) -> Plan:
+        """The same places in the order that they have without the clouds' advice."""
+        return self._again(self.ask, {}) if self.terms.advice else self
+
+    def _again(self, ask: Ask, advice: Mapping[Kind, Advice]) -> Plan:
         terms = self.terms
         return make(
-            self.ask._replace(rank=order),
+            ask,
             *(terms.table, terms.capabilities),
             unavailable=terms.unavailable,
             blocks=[block for blocks in terms.blocks.values() for block in blocks],
@@ -106,6 +115,7 @@ class Plan:
             hosted=terms.hosted,
             parted=terms.parted,
             tried=terms.tried,
+            advice=advice,
         )
 
     @cached_property
@@ -239,6 +249,7 @@ def make(
     hosted: Callable[[Choice, str, str], rules.Hosting | None] | None = None,
     parted: Callable[[str, str, str, str], str] | None = None,
     tried: Tried | None = None,
+    advice: Mapping[Kind, Advice] | None = None,
 ) -> Plan:
     """The plan of an ask over a table of offers.
 
@@ -247,13 +258,13 @@ def make(
     seconds since the epoch, `noted` what there is to know about a candidate (asked when first
     read), `fits` whether a GPU type and a count hold what is to run there, `closed` why it can't be
     told there by login, `hosted` what a machine type's disk and driver mean for an entry, `parted`
-    why its volumes can't be mounted there, `tried` what was tried before. Pure; about 1 ms over
-    some thousand offers.
+    why its volumes can't be mounted there, `tried` what was tried before, `advice` what clouds say
+    of room. Pure; about 1 ms over some thousand offers.
     """
     standing = blocklist.by_provider(blocks, now)
     terms = rules.Terms(
         *(ask, offers, capabilities, unavailable or {}, standing, now),
-        *(fits, closed, hosted, parted, tried),
+        *(fits, closed, hosted, parted, tried, advice or {}),
     )
     sifted = sift.sift(terms)
     if ask.accept_suspect_prices:

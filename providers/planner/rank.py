@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from providers.model import advice
 from providers.model.ask import EXPECTED, PERFORMANCE, PREFERENCE, PRICE
 from providers.planner import expected
 
@@ -38,7 +39,7 @@ def order(
     terms: Terms, rows: Sequence[tuple[Accepted, Offer]]
 ) -> Callable[[tuple[Accepted, Offer]], tuple[Any, ...]]:
     """The sort key of (kept row, its offer). The same input gives the same order: the offer's own
-    name comes last.
+    name comes last, and before it, where all else is equal, what its cloud says of room there.
     """
     ask = terms.ask
     listed = (
@@ -46,7 +47,7 @@ def order(
         if ask.rank == PREFERENCE
         else {}
     )
-    by_run = _by_run(ask)
+    by_run, told = _by_run(ask), terms.advice
     each_speed = speeds({offer.gpu_type for _, offer in rows}) if ask.rank == PERFORMANCE else {}
     worth = _expected(terms, rows) if ask.rank == EXPECTED else None
 
@@ -58,6 +59,7 @@ def order(
             item.capacity,
             listed.get(offer[0], 0),
             item.micro_usd,
+            -advice.chance(told, offer) if told else 0.0,
             offer[:5],
             item.reservation,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
-from providers.planner import outlook, rules, suggest
+from providers.planner import advised, outlook, rules, suggest
 from providers.planner.describe import (
     ask_text,
     capacity_text,
@@ -49,6 +49,7 @@ def as_json(plan: Plan, current: CurrentCost | None = None) -> dict[str, Any]:
         "price_usd_per_month": None if best is None else month_usd(best.micro_usd),
         "worst_usd_per_hour": None if plan.worst_micro_usd is None else usd(plan.worst_micro_usd),
         "expected": outlook.as_json(plan),
+        "advice": advised.as_json(plan),
         "max_price_usd_per_hour": (
             None if plan.ask.max_price_micro_usd is None else usd(plan.ask.max_price_micro_usd)
         ),
@@ -142,6 +143,8 @@ def as_text(
         lines += wrapped(f"{name:<11} ", text, width)
     for index, text in enumerate(outlook.lines(plan)):
         lines += wrapped(f"{'' if index else 'expected':<11} ", text, width)
+    for index, text in enumerate(advised.lines(plan)):
+        lines += wrapped(f"{'' if index else 'room':<11} ", text, width)
     lines += _refused_lines(summary, width)
     lines += wrapped(f"{'prices':<11} ", summary.prices, width) if summary.per_provider else []
     lines += _each(f"{'note':<11} ", summary.further_notes, width)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from providers.catalog.table import OfferTable
+    from providers.model.advice import Advice, Kind
     from providers.model.ask import Ask, Choice, PriceOverride
     from providers.model.capability import Capabilities
     from providers.model.offer import Offer
@@ -173,6 +174,8 @@ class Terms(NamedTuple):
     """
     tried: Tried | None = None
     """What the user's own tries say of places; None where there were none."""
+    advice: Mapping[Kind, Advice] = {}
+    """What clouds say of how likely they have room."""
 
 
 class Accepted(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from providers.errors import in_words
 from providers.model.ask import PRICE, SPOT, Capacity
 from providers.model.money import per_hour
-from providers.planner import check, rules
+from providers.planner import advised, check, rules
 from providers.planner.describe import place_text, size_text
 from providers.planner.refusals import examples
 
@@ -121,6 +121,8 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
         out.append(("left alone", text))
     if best is not None and (text := _by_spot(plan, best)):
         out.append(("spot", text))
+    if text := advised.changed(plan):
+        out.append(("advice", text))
     if (
         best is not None
         and (least := stranger(plan)) is not None

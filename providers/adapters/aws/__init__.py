@@ -189,7 +189,7 @@ MANIFEST = Manifest(
             "AWS_SECRET_ACCESS_KEY",
             "AWS_SESSION_TOKEN",
         ),
-        settings=("profile", "regions"),
+        settings=("profile", "regions", "advice"),
         pulumi_keys=frozenset({"region", "zone", "profiles"}),
         reference=reference,
     ),

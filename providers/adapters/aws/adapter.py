@@ -28,6 +28,7 @@ from providers.adapters.aws.kept import LIVE_STATES
 from providers.adapters.aws.surroundings import Surroundings
 from providers.adapters.aws.volumes import Ebs
 from providers.adapters.base import (
+    Advises,
     BlockMarket,
     ConsoleLog,
     HasVolumes,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.aws.client import Client
     from providers.adapters.base import Repriced
+    from providers.model.advice import Question
     from providers.model.ask import Ask
     from providers.model.machine import CheckLine, Handle, Label, Node, Order
     from providers.model.offer import Candidate, Offer
@@ -67,7 +69,16 @@ class _Ending(NamedTuple):
     spot_request: str
 
 
-class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolumes, LaunchHelpers):
+class Ec2(
+    Repricing,
+    Advises,
+    BlockMarket,
+    PlaceAccess,
+    ConsoleLog,
+    OwnAccount,
+    HasVolumes,
+    LaunchHelpers,
+):
     """EC2 in one world and account. Safe from several threads.
 
     `opened` makes the client, once, when the first call is about to be made. `regions` limits where
@@ -173,6 +184,11 @@ class Ec2(Repricing, BlockMarket, PlaceAccess, ConsoleLog, OwnAccount, HasVolume
         from providers.adapters.aws import prices
 
         return prices.repriced(self.client, self.surroundings, self._regions, offers, self.now())
+
+    def advice(self, offers: Sequence[Offer], nodes: int) -> Sequence[Question]:
+        from providers.adapters.aws.advice import questions
+
+        return questions(lambda: self.client, self._regions, offers, nodes)
 
     def block_offers(self, ask: Ask, like: Sequence[Offer]) -> Repriced:
         from providers.adapters.aws.blocks import offered

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from providers.adapters.aws import limit
 from providers.adapters.aws import secrets as secret
-from providers.adapters.base import keep_status, too_large
+from providers.adapters.base import keep_status
+from providers.errors import too_large
 from providers.model import idle, shell
 from providers.model.secret import referred
 from providers.model.volume import VOLUME_IDS

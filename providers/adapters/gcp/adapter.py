@@ -12,6 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, cast
 
 from providers.adapters.base import (
+    Advises,
     ConsoleLog,
     HasVolumes,
     LongPoll,
@@ -41,6 +42,7 @@ from providers.model.worlds import LIVE, REHEARSAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from providers.model.advice import Question
     from providers.model.machine import CheckLine, Node, Order, Setup
     from providers.model.offer import Candidate, Offer
     from providers.model.worlds import RehearsedCloud
@@ -81,7 +83,7 @@ def _live(project: str, endpoint: str | None) -> Gcp:
     return Gcp(LIVE, Client(checked_project(project, PROVIDER), credentials, endpoint))
 
 
-class Gcp(LongPoll, ConsoleLog, OwnAccount, HasVolumes):
+class Gcp(LongPoll, Advises, ConsoleLog, OwnAccount, HasVolumes):
     """Compute Engine in one world and project. Safe from several threads."""
 
     def __init__(
@@ -120,6 +122,11 @@ class Gcp(LongPoll, ConsoleLog, OwnAccount, HasVolumes):
         best there is.
         """
         return None
+
+    def advice(self, offers: Sequence[Offer], nodes: int) -> Sequence[Question]:
+        from providers.adapters.gcp.advice import beta, questions
+
+        return questions(beta(self.client), offers, nodes)
 
     def check(self) -> Sequence[CheckLine]:
         from providers.adapters.gcp.check import lines

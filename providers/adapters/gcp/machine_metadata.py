@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.base import keep_status, too_large
+from providers.adapters.base import keep_status
 from providers.adapters.gcp import between_nodes
 from providers.adapters.gcp import secrets as secret
+from providers.errors import too_large
 from providers.model import idle, shell
 from providers.model.machine import OWN_KEY
 from providers.model.secret import referred

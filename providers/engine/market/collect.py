@@ -46,7 +46,7 @@ def market(
     """
     from contextlib import suppress
 
-    from providers.engine.market import closed_places
+    from providers.engine.market import advice, closed_places
     from providers.engine.messages import bare
 
     base = world.offers
@@ -145,15 +145,20 @@ def market(
             world, begin, {name: usable for name, (_, _, usable) in looked.items()}, allowed
         )
         tried = _tried(world)
-    seen = Market(
-        overlay(base, rows) if rows else base,
-        able,
-        unavailable,
-        notes,
-        world.manifests,
-        silent,
-        closed,
-        tried,
+    seen = advice.advised(
+        world,
+        Market(
+            overlay(base, rows) if rows else base,
+            able,
+            unavailable,
+            notes,
+            world.manifests,
+            silent,
+            closed,
+            tried,
+        ),
+        ask,
+        lines,
     )
     return with_warnings(seen, lines) if lines else seen
 

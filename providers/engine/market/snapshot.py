@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from providers.adapters.base import Manifest
     from providers.catalog.table import OfferTable
+    from providers.model.advice import Advice, Kind
     from providers.model.ask import Ask, Choice
     from providers.model.capability import Capabilities
     from providers.model.machine import Setup
@@ -42,6 +43,8 @@ class Market(NamedTuple):
     """What the accounts cannot use until somebody changes them."""
     tried: Tried | None = None
     """What the user's own tries say of places; None where there were none."""
+    advice: Mapping[Kind, Advice] = {}
+    """What clouds say of how likely they have room."""
 
     def plan(
         self, ask: Ask, blocks: Iterable[Block] = (), now: float = 0.0, setup: Setup | None = None
@@ -91,6 +94,7 @@ class Market(NamedTuple):
             hosted=hosted,
             parted=parted(ask, self.manifests),
             tried=self.tried,
+            advice=self.advice,
         )
 
 

@@ -50,9 +50,9 @@ its sockets; this is the last resort.
 """
 
 
-_NO_ACCOUNT = frozenset({"endpoint"})
-"""Settings that say where a cloud is reached, not whose account it is; an address of this machine
-changes with every run.
+_NO_ACCOUNT = frozenset({"endpoint", "advice"})
+"""Settings that say where a cloud is reached and what it is asked, not whose account it is; an
+address of this machine changes with every run.
 """
 
 

@@ -8,9 +8,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adapters import sections
-from providers.adapters.base import too_large
 from providers.adapters.gcp.options import ACCOUNT, CONTAINER
-from providers.errors import Problem
+from providers.errors import Problem, too_large
 from providers.model import shell
 from providers.model.host import Host
 

@@ -147,6 +147,7 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "DescribeSpotInstanceRequests": capacity_calls.spot_requests,
         "CancelSpotInstanceRequests": capacity_calls.cancel_spot,
         "DescribeSpotPriceHistory": prices.history,
+        "GetSpotPlacementScores": capacity_calls.placement_scores,
         "DescribeRegions": things.regions,
         "DescribeAvailabilityZones": things.zones,
         "DescribeImages": things.images,

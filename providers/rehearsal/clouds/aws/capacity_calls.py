@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from providers.rehearsal.clouds.aws import blocks, filters, places
-from providers.rehearsal.clouds.aws.state import ACCOUNT, HOLDING
+from providers.rehearsal.clouds.aws import blocks, filters, machines, places
+from providers.rehearsal.clouds.aws.state import ACCOUNT, HOLDING, PROVIDER
 from providers.rehearsal.clouds.aws.things import tag_list, tags_given
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from providers.rehearsal.clouds.aws.call import Call
     from providers.rehearsal.clouds.aws.state import Rows
 
@@ -188,3 +190,39 @@ def cancel_spot(call: Call) -> Json:
         call.rows.write_thing({**found[0], "state": "cancelled"})
         out.append({"SpotInstanceRequestId": name, "State": "cancelled"})
     return {"CancelledSpotInstanceRequests": out}
+
+
+FEW_TYPES, LOW = 3, 3
+"""Of fewer types than this the score is never above LOW (EC2's user guide)."""
+
+
+def placement_scores(call: Call) -> Json:
+    """How likely each region has room for Spot machines of these types: the scenario's stock."""
+    types = call.given.get("InstanceTypes") or ()
+    size = int(call.given["TargetCapacity"])
+    if not types or call.given.get("SingleAvailabilityZone"):
+        raise Refusal(
+            400, "InvalidParameterCombination", "the rehearsal cloud scores regions, of named types"
+        )
+    if unknown := [name for name in types if name not in places.known_types()]:
+        raise Refusal(400, "InvalidParameterValue", f"Invalid instance types: {unknown}")
+    most = 10 if len(types) >= FEW_TYPES else LOW
+    found = [
+        {"Region": region, "Score": most if _has_room(call.rows, region, types, size) else 1}
+        for region in call.given.get("RegionNames") or places.regions()
+    ]
+    return {"SpotPlacementScores": found[: int(call.given.get("MaxResults") or 10)]}
+
+
+def _has_room(rows: Rows, region: str, types: Sequence[str], size: int) -> bool:
+    return any(
+        line is None or line >= size
+        for zone in places.zones(region)
+        for name in types
+        if places.has(zone, name)
+        for line in [
+            rows.store.stock(
+                *(PROVIDER, region, zone, name, (machines.gpus_of(name)[0],), "spot")
+            ).machines
+        ]
+    )

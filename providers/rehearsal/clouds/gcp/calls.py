@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.gcp import (
+    advice,
     bulk,
     disks,
     filters,
@@ -147,6 +148,7 @@ def _gather(kind: str, items: Callable[[Call], Scoped]) -> Callable[[Call], Json
 
 
 HANDLERS: dict[str, Callable[[Call], Json]] = {
+    "advice.capacity": advice.capacity,
     "instances.insert": vms.insert,
     "instances.bulkInsert": bulk.zonal,
     "regionInstances.bulkInsert": bulk.regional,

@@ -27,6 +27,8 @@ class Method(NamedTuple):
     parameters: Json
     request: str
     response: str
+    prefix: str = ""
+    """What stands before its path, where it is another than its document's."""
 
 
 class Document:
@@ -58,6 +60,7 @@ class Document:
                     row["parameters"],
                     row["request"],
                     row["response"],
+                    row.get("prefix", self.prefix),
                 )
             )
         return tuple(found)
@@ -68,20 +71,20 @@ class Document:
         """
         from urllib.parse import unquote
 
-        if path.startswith(self.prefix):
-            rest = path[len(self.prefix) :]
-            for method in self.methods:
-                if method.verb == verb and (hit := method.pattern.fullmatch(rest)):
-                    values = {key: unquote(value) for key, value in hit.groupdict().items()}
-                    for key, value in values.items():
-                        pattern = method.parameters.get(key, {}).get("pattern")
-                        if pattern and not re.fullmatch(pattern, value):
-                            why = (
-                                f"Invalid value for field '{key}': '{value}'. Must be a match of"
-                                f" regex '{pattern}'"
-                            )
-                            raise Refusal(400, "invalidParameter", why)
-                    return method, values
+        for method in self.methods:
+            if method.verb != verb or not path.startswith(method.prefix):
+                continue
+            if hit := method.pattern.fullmatch(path[len(method.prefix) :]):
+                values = {key: unquote(value) for key, value in hit.groupdict().items()}
+                for key, value in values.items():
+                    pattern = method.parameters.get(key, {}).get("pattern")
+                    if pattern and not re.fullmatch(pattern, value):
+                        why = (
+                            f"Invalid value for field '{key}': '{value}'. Must be a match of"
+                            f" regex '{pattern}'"
+                        )
+                        raise Refusal(400, "invalidParameter", why)
+                return method, values
         raise Refusal(
             404, "notFound", f"The requested URL {path} was not found on this server for {verb}."
         )

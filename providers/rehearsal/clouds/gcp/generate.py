@@ -43,6 +43,9 @@ SERVED = {
 """Resource -> the methods that the stand-in answers: those that the product calls, and the inserts
 of what it finds (reservations).
 """
+BETA_SERVED = {"advice": "capacity"}
+"""The same of the beta API, which alone tells of Spot capacity."""
+BETA = "/compute/beta/"
 UNREAD = frozenset({"fields", "orderBy"})
 """Query parameters that the stand-in does not serve: it refuses them rather than pass them over."""
 VERTEX_SERVED = {"projects.locations.customJobs": "create get list cancel delete"}
@@ -106,6 +109,16 @@ def discovery(document: dict[str, Any], served: dict[str, str] = SERVED) -> dict
         },
         "methods": dict(sorted(methods.items())),
         "schemas": dict(sorted(schemas.items())),
+    }
+
+
+def compute() -> dict[str, Any]:
+    """What is served of Compute Engine, the beta API's methods under a prefix of their own."""
+    content, beta = discovery(installed()), discovery(installed("compute.beta"), BETA_SERVED)
+    added = {name: {**row, "prefix": BETA} for name, row in beta["methods"].items()}
+    return content | {
+        "methods": dict(sorted((content["methods"] | added).items())),
+        "schemas": dict(sorted((beta["schemas"] | content["schemas"]).items())),
     }
 
 
@@ -199,7 +212,7 @@ def _plain(table: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def main(argv: list[str]) -> int:
     """Writes what `argv` names; 0 when done, 2 for a wrong call."""
     if argv[:1] == ["discovery"] and len(argv) == 1:
-        content, path = discovery(installed()), HERE / "discovery.json"
+        content, path = compute(), HERE / "discovery.json"
     elif argv == ["vertex"]:
         content, path = discovery(installed("aiplatform.v1"), VERTEX_SERVED), VERTEX
     elif argv[:1] == ["machines"] and len(argv) == 2:
