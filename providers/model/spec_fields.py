@@ -1,8 +1,8 @@
 """The fields of a declaration, their types and ranges: of a cluster and of its parts (`Gpu`,
 `Fallback`, `Prices`). Owns `Strict`, which reports problems instead of pydantic's errors.
-"""
 
-from __future__ import annotations
+Annotations are evaluated here, not kept as texts: pydantic would evaluate each anew.
+"""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -42,7 +42,8 @@ _inside: ContextVar[bool] = ContextVar("inside", default=False)
 class Strict(BaseModel):
     """Frozen, no unknown keys, and problems instead of pydantic's own errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Most are only ever read as a part of a `Cluster`, whose own form has all of them.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def __init__(self, /, **data: Any) -> None:
         outermost = not _inside.get()
@@ -261,8 +262,6 @@ class ClusterFields(Strict):
     """What `Cluster` is declared by. `name` is the cluster's name; the rest is the content of a
     stack file's entry.
     """
-
-    model_config = ConfigDict(defer_build=True)  # only `Cluster` is ever made of it
 
     name: str
     gpu: str | Gpu | tuple[str | Gpu | Fallback, ...] = Field(

@@ -4,8 +4,6 @@ between them. No I/O.
 Imported with `providers.model.spec`, never on the way to a plan without a workload.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -80,7 +78,7 @@ def tokens_of(value: object) -> object:
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Checkpoint(_Part):

@@ -17,9 +17,15 @@ def warm_up() -> None:
         from providers.catalog.offers import load
 
         load()
+        import providers.engine.market.closed_places
         import providers.engine.market.planning
+        import providers.engine.reconcile.condition
+        import providers.planner.brief
         import providers.planner.check
+        import providers.planner.plan
         import providers.planner.render
-        import providers.plugin.preview  # noqa: F401
+        import providers.plugin.preview
+        import providers.plugin.running
+        import providers.workloads.sizing.disk  # noqa: F401
 
     threading.Thread(target=warm, daemon=True).start()
