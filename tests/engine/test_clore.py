@@ -2,6 +2,8 @@
 all.
 """
 
+import asyncio
+import time
 from typing import Never
 
 import pytest
@@ -11,7 +13,7 @@ from providers.adapters.base import Manifest
 from providers.adapters.clore import CAPABILITIES, MANIFEST
 from providers.adapters.clore.adapter import CloreAdapter
 from providers.adapters.clore.client import Client
-from providers.adapters.clore.gate import LIVE_PACE, Gate
+from providers.adapters.clore.gate import LIVE_PACE, REHEARSAL_PACE, Gate
 from providers.adapters.clore.memory import Memory
 from providers.adapters.clore.options import Options
 from providers.catalog.table import table
@@ -25,7 +27,8 @@ from providers.model.machine import Setup
 from providers.rehearsal.clouds.clore.access import KEY, Pace
 from providers.rehearsal.clouds.clore.server import start
 from providers.rehearsal.clouds.clore.state import State
-from providers.rehearsal.store import Store
+from providers.rehearsal.start import stop
+from providers.rehearsal.store import Store, open_store
 from providers.testing.clock import JumpingClock
 from tests.engine.cases import run
 
@@ -435,3 +438,25 @@ def lost(market, monkeypatch, tmp_path, up_already) -> None:
     if up_already:
         market.clock.advance(120)
     monkeypatch.setenv("GPUS_HOME", str(tmp_path / "elsewhere"))
+
+
+@pytest.mark.long
+def test_many_clusters_at_once_take_their_turns_at_one_gate(tmp_path, monkeypatch) -> None:
+    """Fifty clusters that look at the same time ask the marketplace no sooner than its limit."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    world = open_world("rehearsal", manifests={"clore": MANIFEST}, offers=table(()))
+
+    try:
+        record = run(operations.create(world, wanted(), "g1"))
+
+        async def every() -> None:
+            await asyncio.gather(*(operations.read(world, record) for _ in range(50)))
+
+        began, before = time.time(), len(open_store().requests())
+        run(every())
+        asked = open_store().requests()[before:]
+    finally:
+        world.close()
+        stop(tmp_path / "rehearsal.db")
+    assert len(asked) >= 50
+    assert asked[-1].at - began >= REHEARSAL_PACE.call_s * (len(asked) - 1)

@@ -13,8 +13,10 @@ from providers.adapters.base import Manifest
 from providers.engine.market import collect, planning
 from providers.engine.market import offers as offers_
 from providers.engine.runtime.world import open_world
+from providers.model.ask import Ask
 from providers.model.capability import Capabilities
 from providers.model.place import Scope
+from providers.planner.plan import Plan
 from tests.engine.cases import Lab, ask, offer
 
 
@@ -221,6 +223,38 @@ def test_an_overlay_is_the_table_row_by_row(names) -> None:
             count: list(lots) for count, lots in expected.lots.items()
         }
         assert (found.prices, found.on_demand) == (expected.prices, expected.on_demand)
+
+
+def test_plans_of_one_market_share_its_table() -> None:
+    """The same offers over the same catalog are one table in memory, others another one."""
+    from providers.catalog.table import table
+
+    base, live = table([offer("alpha", "north", "north-a")]), offer("beta", "east", "east-a")
+    first = offers_.overlay(base, {"beta": [live]})
+    assert offers_.overlay(base, {"beta": [live._replace()]}) is first
+    dearer = offers_.overlay(base, {"beta": [live._replace(node_micro_usd=1)]})
+    assert dearer.column("node_micro_usd") != first.column("node_micro_usd")
+
+
+def test_of_clusters_that_are_alike_one_plan_is_written(lab, monkeypatch) -> None:
+    """What could be shown once is bought by again; another ask is written anew."""
+    from providers.engine import operations
+    from providers.planner import render
+    from tests.engine.cases import run, wanted
+
+    written: list[Ask] = []
+    real = render.as_text
+
+    def noted(plan: Plan) -> str:
+        written.append(plan.ask)
+        return real(plan)
+
+    monkeypatch.setattr(render, "as_text", noted)
+    world = lab.world()
+    alike, other = (ask(max_price_micro_usd=price) for price in (77_000_001, 77_000_002))
+    for number, an_ask in enumerate((alike, alike, other)):
+        run(operations.create(world, wanted(an_ask, name=f"c{number}"), "g1"))
+    assert written == [alike, other]
 
 
 def test_a_provider_is_named_once_in_a_line(monkeypatch, tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import accumulate, compress
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
     from providers.model.ask import Ask
     from providers.model.offer import Offer
+
+_LAST: deque[tuple[OfferTable, Mapping[str, Sequence[Offer]], OfferTable]] = deque(maxlen=4)
+"""The tables that were made last, of what: the plans of a stack's clusters share one, which is two
+megabytes.
+"""
 
 
 def at_option_prices(
@@ -95,6 +101,15 @@ def overlay(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable
     """The table in which each provider of `rows` has these offers instead of its bundled ones.
     Pure; by column, of thousands of rows.
     """
+    for bundled, laid, found in tuple(_LAST):
+        if bundled is base and laid == rows:
+            return found
+    made = _laid_over(base, rows)
+    _LAST.append((base, rows, made))
+    return made
+
+
+def _laid_over(base: OfferTable, rows: Mapping[str, Sequence[Offer]]) -> OfferTable:
     fresh = table([offer for name in sorted(rows) for offer in rows[name]])
     parts = None
     if base.places.keys().isdisjoint(rows):

@@ -7,6 +7,7 @@ so no asyncio, no SDK in a rehearsal, and SQLite only where a journal exists.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from providers.engine.market.collect import market
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from providers.model.place import Block
     from providers.planner.plan import Plan
 
+_SHOWN: deque[tuple[object, ...]] = deque(maxlen=8)
+"""What could be shown last: the clusters of a stack are often alike, and to write one of their
+plans takes ten times as long as to make it.
+"""
 LONGER_S = (20.0, 45.0)
 """The same where something is to be bought, and nothing can be without it: slow is not sold out."""
 
@@ -126,6 +131,9 @@ def presentable(plan: Plan, cluster: str) -> Plan:
     """
     from providers.planner import render
 
+    shown = (plan.ask, plan.candidates, plan.refused)
+    if shown in tuple(_SHOWN):
+        return plan
     try:
         render.as_text(plan)
     except Exception as error:
@@ -137,4 +145,5 @@ def presentable(plan: Plan, cluster: str) -> Plan:
             f"{text}; nothing was bought: leave out the provider whose offers are odd, and"
             " report it"
         ) from error
+    _SHOWN.append(shown)
     return plan

@@ -37,6 +37,15 @@ def test_lists_filter_page_and_name_empty_zones(cloud) -> None:
         seen.append([vm["name"] for vm in page["items"]])
         request = cloud.api.instances().list_next(request, page)
     assert seen == [["vm0", "vm1"], ["vm2", "vm3"], ["vm4"]]
+    for wanted, names in (
+        ('labels.stack="DEV"', ["vm1", "vm3"]),
+        ('(labels.stack="dev") AND (labels.n="3")', ["vm3"]),
+        ('labels.stack="dev" OR labels.n="0"', ["vm0", "vm1", "vm3"]),
+        ('(labels.stack="de*")', ["vm1", "vm3"]),
+        ('labels.stack="prod" AND NOT labels.n="2"', ["vm0", "vm4"]),
+    ):
+        found = cloud.api.instances().aggregatedList(project=P, filter=wanted).execute()["items"]
+        assert [vm["name"] for vm in found[f"zones/{Z}"]["instances"]] == names
     items = cloud.api.instances().aggregatedList(project=P).execute()["items"]
     assert (
         items["zones/us-east4-a"]["warning"]["code"] == "NO_RESULTS_ON_PAGE"

@@ -129,7 +129,10 @@ def _vms(call: Call) -> Json:
 
 
 def _all_vms(call: Call) -> Json:
-    found = call.rows.vms("project = ?", (call.project,))
+    # Of hundreds of machines, those are read that the filter may want.
+    values = filters.label_values(str(call.query.get("filter", "")))
+    where = " AND ".join(["project = ?", *["instr(lower(body), ?)"] * len(values)])
+    found = call.rows.vms(where, (call.project, *values))
     return _aggregated(
         call,
         [(f"zones/{vm.zone}", vms.body(call.rows, vm)) for vm in found],

@@ -18,6 +18,9 @@ _TOKEN = re.compile(
 )
 
 
+_LABEL = re.compile(r"""\(?labels\.[\w-]+="([\w-]+)"\)?""")
+
+
 def compile_filter(text: str) -> Callable[[Json], bool]:
     """A test of one resource. Raises 400 for what Compute Engine would not understand."""
     if not text.strip():
@@ -28,6 +31,14 @@ def compile_filter(text: str) -> Callable[[Json], bool]:
     if parser.position != len(tokens):
         raise _bad(text)
     return test
+
+
+def label_values(text: str) -> list[str]:
+    """In lower case, the label values that a machine must have for a filter that asks for all of
+    several labels; none for any other filter.
+    """
+    parts = [_LABEL.fullmatch(part.strip()) for part in text.split(" AND ")]
+    return [] if None in parts else [part[1].lower() for part in parts if part is not None]
 
 
 def _bad(text: str) -> Refusal:
