@@ -51,7 +51,7 @@ def plan(
     rank: Rank = "price_by_choice",
     max_price_per_hour: float | None = None,
     accept_suspect_prices: bool = False,
-    ttl: str | float | None = None,
+    ttl: str | None = None,
     disk_gib: int | None = None,
     world: WorldName = "rehearsal",
     settings: Mapping[str, Mapping[str, str]] | None = None,
@@ -134,7 +134,7 @@ def compiled(
     rank: str = asks.BY_CHOICE,
     max_price_per_hour: float | None = None,
     accept_suspect_prices: bool = False,
-    ttl: str | float | None = None,
+    ttl: str | None = None,
     disk_gib: int | None = None,
 ) -> Ask:
     """The ask that these words mean. Raises SpecError with every problem. Pure."""

@@ -53,10 +53,10 @@ class Patience(NamedTuple):
     notify: tuple[Target, ...] = ()
 
 
-def read(within: str | float, references: tuple[str, ...] = ()) -> Patience:
+def read(within: str, references: tuple[str, ...] = ()) -> Patience:
     """Raises SpecError."""
     try:
-        seconds = duration.seconds(within)
+        seconds = duration.declared(within)
     except ValueError:
         todo = duration.remedy(within)
         wanted = 'a duration such as "12h"'

@@ -48,6 +48,13 @@ def seconds(text: str | float) -> int:
     return _whole(sum(float(number) * _SECONDS[unit] for number, unit in parts), text)
 
 
+def declared(value: str | float) -> int:
+    """As `seconds`, of what somebody wrote: only 0 goes without a unit. Raises ValueError."""
+    if isinstance(value, (int, float)) and value:
+        raise ValueError(f"{value!r} has no unit")
+    return seconds(value)
+
+
 def seconds_of(
     value: str | float | None, path: str, problems: list[Problem], least_s: int = 0
 ) -> int | None:
@@ -56,7 +63,7 @@ def seconds_of(
         return None
     field = path.rpartition(".")[2]
     try:
-        total = seconds(value)
+        total = declared(value)
     except TooLongError:
         problems.append(_too_long(path, value))
         return None
@@ -66,11 +73,7 @@ def seconds_of(
         problems.append(Problem(path, 'a duration such as "20h", "15m" or "1h30m"', found, todo))
         return None
     if total < least_s:
-        wanted, found = f"at least {text(least_s)}", text(total)
-        if not isinstance(value, str):
-            wanted, found = f"{wanted}, with a unit", f"{value}, which is {found}"
-        todo = "" if isinstance(value, str) else remedy(value, least_s, field)
-        problems.append(Problem(path, wanted, found, todo))
+        problems.append(Problem(path, f"at least {text(least_s)}", text(total)))
     if total > LONGEST_S:
         problems.append(_too_long(path, value))
     return total
@@ -91,6 +94,8 @@ def meant(value: object, least_s: int = 0) -> tuple[str, ...]:
     if _BARE.fullmatch(words):
         number = words.removesuffix(".0")
         found = tuple(f"{number}{unit}" for unit in ("s", "m", "h"))
+        if _seconds(found[-1]) < least_s:
+            found = (f"{number}d",)
     elif clock := _CLOCK.fullmatch(words):
         found = (f"{int(clock[1])}h{int(clock[2])}m",)
     elif _NAMED.sub("", words).strip(" ,and") == "":

@@ -112,7 +112,11 @@ def field(name: str, found: object, cluster: Mapping[str, Any], inside: str = ""
         here = _RENAMED_INSIDE.get(inside, {}).get(name, "")
         is_shown = here != "env" and _short(found) and "=" not in str(found)
         line = value(here, found) or (f"write {here}: {_flow(found)}" if is_shown else "")
-        return Renamed(here, line) if here else None
+        outer = _RENAMED.get(name, "")
+        if here:
+            return Renamed(here, line)
+        is_outer = outer and not outer.startswith("workload.")
+        return Renamed(f"{outer} of the cluster", outside(outer, found)) if is_outer else None
     if name in _NEEDLESS:
         return Renamed("", _NEEDLESS[name])
     here = _RENAMED.get(name, "")
@@ -140,6 +144,14 @@ def moved(name: str, found: object, cluster: Mapping[str, Any]) -> str:
     if isinstance(cluster.get("workload"), Mapping):
         return f"write it under workload, as {line}"
     return f"write workload: {{{line}}}"
+
+
+def outside(name: str, found: object) -> str:
+    """What to do with a field of the cluster that stands inside one of its fields."""
+    rewritten = value(name, found).removeprefix(f"write {name}: ")
+    if not (rewritten or _short(found)) or "=" in str(found):
+        return "move it into the cluster"
+    return f"write it in the cluster, as {name}: {rewritten or _flow(found)}"
 
 
 def value(path: str, found: object) -> str:
@@ -190,7 +202,7 @@ def _flow(found: object) -> str:
     """A text, a number or a truth value as YAML has it inside braces too."""
     if not isinstance(found, str):
         return json.dumps(found)
-    plain = re.fullmatch(r"[A-Za-z_/.][A-Za-z0-9_./@=+ -]*[A-Za-z0-9_/]|[A-Za-z]", found)
+    plain = re.fullmatch(r"[A-Za-z_/.][A-Za-z0-9_./@=+ -]*[A-Za-z0-9_/]|[A-Za-z.]", found)
     is_number = re.fullmatch(r"[0-9]+[A-Za-z]+", found)
     return found if plain or is_number else json.dumps(found, ensure_ascii=False)
 

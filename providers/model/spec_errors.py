@@ -157,11 +157,10 @@ def _unknown(
     if whole and word in Workload.model_fields:
         todo = mistaken.moved(word, value, data)
         return f"a known property (workload.{word} is one)", found, todo
-    close = wording.near(word, list(model.model_fields))
-    if not close and not whole and word in cluster.model_fields:
-        here = f"one of {', '.join(model.model_fields)} here ({word} is the whole cluster's)"
-        return here, found, ""
-    return f"a known property{close}", found, ""
+    if not whole and word in cluster.model_fields:
+        own = "a known property" if model is Workload else f"one of {', '.join(model.model_fields)}"
+        return f"{own} ({word} is the cluster's)", found, mistaken.outside(word, value)
+    return f"a known property{wording.near(word, list(model.model_fields))}", found, ""
 
 
 def _model_at(

@@ -219,7 +219,7 @@ def _checkpoint(kept: Checkpoint, faults: _Faults) -> None:
             kept.path,
         )
     try:
-        if duration.seconds(kept.every) < 10:
+        if duration.declared(kept.every) < 10:
             faults.add("checkpoint.every", "at least 10s", kept.every)
     except ValueError:
         faults.add(

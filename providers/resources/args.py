@@ -18,8 +18,8 @@ Number = Input[int] | Input[float]
 Flag = Input[bool]
 Texts = Input[Sequence[Input[str]]]
 TextMap = Input[Mapping[str, Input[str]]]
-Duration = Text | Number
-"""Such as "20h", or seconds."""
+Duration = Text
+"""Such as "20h"."""
 Settings = Input[Mapping[str, Any]]
 
 

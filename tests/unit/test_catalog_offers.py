@@ -343,15 +343,14 @@ def changed(tmp_path, name, edit):
 
 
 def test_every_table_says_where_it_comes_from() -> None:
-    """The first line of a source says its origin, its date and whether it is generated or edited by
-    hand; that of a bundled table says whether it may be edited.
+    """The first line of a source says its origin, its date and that it is edited by hand; that of a
+    bundled table says whether it may be edited.
     """
     for path in sorted(SOURCES.glob("*")):
         if path.name != "README.md":
             first = path.read_text().splitlines()[0]
-            assert path.suffix == ".csv" and re.match(
-                r"# (generated|edited by hand): .*20\d\d-", first
-            )
+            assert path.suffix == ".csv" and re.match(r"# edited by hand: .*20\d\d-", first)
+            assert "generated" not in first
     for path in sorted((SOURCES.parent / "data").glob("*.csv")):
         first = path.read_text().splitlines()[0]
         if path.name in MADE:

@@ -13,6 +13,9 @@ from providers.model.workload_spec import Launcher
 RUN = {"command": "python train.py"}
 
 
+JOB = {"kind": "job", "gpu": "L4:1", "ttl": "6h"}
+
+
 def told(raw: object) -> str:
     """Everything that is said of a cluster."""
     with pytest.raises(SpecError) as caught:
@@ -23,12 +26,23 @@ def told(raw: object) -> str:
 @pytest.mark.parametrize(
     ("fields", "write"),
     [
-        ({"ttl": 6}, "wanted at least 10m, with a unit, found 6, which is 6s; write ttl: 6h"),
+        ({"ttl": 6}, 'or "1h30m", found 6; write ttl: 6h'),
         ({"ttl": "6 hours"}, "write ttl: 6h"),
         ({"ttl": "1 day 2 hours"}, "write ttl: 1d2h"),
         ({"ttl": "2 weeks"}, "write ttl: 14d"),
         ({"ttl": "6:30"}, "write ttl: 6h30m"),
         ({"idle_after": 30}, "write idle_after: 30m or 30h"),
+        ({"wait": 6}, 'wait: wanted a duration such as "20h", "15m" or "1h30m", found 6; write wait:'),
+        ({"acquire": {"within": 6}}, "write within: 6h"),
+        (
+            {"capacity": ["block"], "block": {"lasts": "1d", "start_within": 6, "max_price": 9}},
+            "write start_within: 6s, 6m or 6h",
+        ),
+        (JOB | {"workload": {"command": "true", "workdir": "."}}, "write it in the cluster, as workdir: ."),
+        (JOB | {"workload": {"command": "true", "ttl": "6h"}}, "write it in the cluster, as ttl: 6h"),
+        (JOB | {"workload": {"command": "true", "region": "us-east-1a"}}, "regions: [us-east-1]"),
+        (JOB | {"workload": {"command": "true", "secrets": {"A": {"gcp": "x"}}}}, "move it into the cluster"),
+        (JOB | {"mounts": {"/data": {"source": "gs://my-bucket/a"}}}, "move it under workload"),
         ({"fallback": [{"gpu": "T4:1", "ttl": 6}]}, "write ttl: 6h"),
         ({"max_price_per_hour": "$8"}, "write max_price_per_hour: 8"),
         ({"max_price_per_hour": "$1,234.50/hour"}, "write max_price_per_hour: 1234.50"),

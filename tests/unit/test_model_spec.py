@@ -415,7 +415,7 @@ def test_frozen() -> None:
             "fallback[0].max_price_per_hour",
             (
                 "one of gpu, min_memory_gib, nodes, spot, capacity, wait, ttl, dtype, command, args"
-                " here (max_price_per_hour is the whole cluster's)"
+                " (max_price_per_hour is the cluster's)"
             ),
             "'max_price_per_hour'",
         ),

@@ -180,7 +180,7 @@ def _number(key: str, raw: object, values: dict[str, object], found: list[Proble
 
 def _deadline(raw: object, values: dict[str, object], found: list[Problem]) -> None:
     try:
-        total = duration.seconds(raw) if isinstance(raw, (int, float, str)) else -1
+        total = duration.declared(raw) if isinstance(raw, (int, float, str)) else -1
     except ValueError:
         total = -1
     if 60 <= total <= 3_600:

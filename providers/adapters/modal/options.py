@@ -358,7 +358,7 @@ def _span(least: int, most: int) -> Callable[[object], int]:
     def reader(value: object) -> int:
         try:
             found = (
-                duration.seconds(value)
+                duration.declared(value)
                 if isinstance(value, (str, int, float)) and not isinstance(value, bool)
                 else -1
             )

@@ -358,7 +358,7 @@ def test_options_are_read_from_text_as_from_types() -> None:
             "pay_with": ["clore", "usd"],
             "exclude_servers": [1, 2.0],
             "jupyter": True,
-            "start_deadline": 300,
+            "start_deadline": "5m",
         }
     )
     assert text == typed

@@ -97,8 +97,8 @@ def test_other_providers_are_refused_by_rule() -> None:
 @pytest.mark.parametrize(
     ("kind", "section", "paths"),
     [
-        ("service", {"retries": 1, "timeout": 5}, {"retries", "timeout"}),
-        ("machine", {"secrets": ["a"], "timeout": 60}, {"secrets", "timeout"}),
+        ("service", {"retries": 1, "timeout": "5s"}, {"retries", "timeout"}),
+        ("machine", {"secrets": ["a"], "timeout": "1m"}, {"secrets", "timeout"}),
         ("job", {"python": "3.13"}, {"python"}),
         ("job", {"timeout": 0}, {"timeout"}),
         ("job", {"timeout": "25h"}, {"timeout"}),
