@@ -77,8 +77,8 @@ def _closed(folder: Path, mode: int) -> None:
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made with what is missing above it for this user alone, whatever the umask.
-    Raises OSError.
+    """The folder, made with what is missing above it only for this user, whatever the umask. Raises
+    OSError.
     """
     for each in (*reversed(folder.parents), folder):
         if not each.is_dir():
@@ -88,7 +88,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def private(path: Path) -> Path:
-    """The file, made empty where it is missing, and readable and writable by this user alone
+    """The file, made empty where it is missing, and readable and writable only by this user
     whatever the umask. Raises OSError.
     """
     import contextlib

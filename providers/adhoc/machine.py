@@ -312,7 +312,7 @@ class AsyncMachine:
         self._unused()
 
     def report(self, severity: str, text: str) -> None:
-        """A line for whoever reads its world's lines."""
+        """Reports a line to its world."""
         self._world.report(severity, text)
 
     def close(self) -> None:

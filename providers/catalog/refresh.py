@@ -108,7 +108,7 @@ def refresh(
 
 
 def _last(provider: str) -> dict[Key, Priced]:
-    """What was refreshed before; nothing where its file is broken: this writes it anew."""
+    """What was refreshed before; nothing where its file is broken: this writes it again."""
     try:
         return refreshed.read(provider)
     except ValueError:

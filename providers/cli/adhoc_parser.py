@@ -95,7 +95,7 @@ def add_adhoc(commands: Any) -> None:
         action="append",
         default=[],
         metavar="WHERE",
-        help="tell how it ended: env:NAME or file:PATH with an address of Apprise, or a webhook's"
+        help="tell how it ended: env:NAME or file:PATH, where an Apprise address is, or a webhook's"
         " URL; may be repeated",
     )
 
@@ -104,8 +104,8 @@ def add_adhoc(commands: Any) -> None:
         "copy a file or folder to or from a machine",
         "cp HERE NAME:THERE | gpus cp NAME:THERE HERE [-s STACK]",
     )
-    copy.add_argument("source", help="HERE, or NAME:THERE")
-    copy.add_argument("target", help="the other one")
+    copy.add_argument("source", help="a path here, or NAME:PATH on a machine")
+    copy.add_argument("target", help="where to: the other of the two")
     _taken(copy)
     login = command(
         "ssh",
@@ -160,7 +160,7 @@ def add_adhoc(commands: Any) -> None:
         )
     listed = command(
         "ps",
-        "what runs, ad hoc and by stacks, whose it is, at what price",
+        "what runs, ad hoc and by stacks: where, for whom, at what price",
         "ps [-s STACK] [--all]",
     )
     listed.add_argument("--all", action="store_true", help="also what has ended, and what it cost")

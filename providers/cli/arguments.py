@@ -1,7 +1,7 @@
 """How every command reads its arguments, and what a wrong one reads like: one line of what was
 wanted, what was found, and what to do.
 
-Owns that line alone; the commands own their arguments. Must not import anything heavy: it stands on
+Owns only that line; the commands own their arguments. Must not import anything heavy: it stands on
 the way to a plan.
 """
 

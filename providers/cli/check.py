@@ -117,9 +117,7 @@ def add_check(commands: Any) -> None:
         help="whether a provider is usable: credentials, rights, quota",
         description="Credentials, APIs, rights and quota.",
     )
-    check.add_argument(
-        "provider", nargs="?", help="one provider; all with an adapter, if none is named"
-    )
+    check.add_argument("provider", nargs="?", help="one provider (default: all)")
     check.add_argument("-s", "--stack", help="with the world and settings of this stack")
     add_world(check)
     check.add_argument("--json", action="store_true", help="a JSON list instead of lines")

@@ -92,7 +92,7 @@ def add_hardware(commands: Any) -> None:
     hardware = commands.add_parser(
         "hardware",
         help="what a GPU is",
-        description="Hardware facts, each set with its source and date.",
+        description="What a GPU is: memory, speed and links, with sources and dates.",
     )
     hardware.add_argument(
         "names",

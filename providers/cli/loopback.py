@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROXIES, EXCEPT = ("grpc_proxy", "https_proxy", "http_proxy"), ("no_grpc_proxy", "no_proxy")
-"""What gRPC reads, the first that is set of each; in lower case alone (grpc,
+"""What gRPC reads, the first that is set of each; in lower case only (grpc,
 doc/environment_variables.md, 2026-11).
 """
 ADDRESS = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""`gpus memory`: the places that were refused lately, or that the accounts cannot use, and until
+"""`gpus memory`: the places that were refused recently, or that the accounts cannot use, and until
 when they are left alone.
 """
 

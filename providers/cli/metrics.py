@@ -1,7 +1,7 @@
 """What `gpus top` measured last, as Prometheus reads it over HTTP.
 
-Owns the text (Prometheus, "Exposition formats", version 0.0.4) and the server, which listens on
-this machine alone unless told otherwise.
+Owns the text (Prometheus, "Exposition formats", version 0.0.4) and the server, which listens only
+on this machine unless told otherwise.
 """
 
 from __future__ import annotations

@@ -196,8 +196,8 @@ def _never(offer: Offer, able: Mapping[str, Capabilities]) -> str:
 
 
 def _zones(region: str, zones: list[str]) -> str:
-    """`us-central1-a,b,c` for zones that are the region and a letter; else the zones, or the region
-    alone.
+    """`us-central1-a,b,c` for zones that are the region and a letter; else the zones, or only the
+    region.
     """
     letters = [zone.removeprefix(f"{region}-") for zone in zones]
     if zones and all(

@@ -25,7 +25,7 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GPU",
-        help="another acceptable choice; may be repeated",
+        help="what to take where the first GPU is sold out; may be repeated",
     )
     parser.add_argument("--nodes", type=int, help="machines in the cluster (default 1)")
     parser.add_argument(
@@ -40,16 +40,16 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together"
     )
-    parser.add_argument("--rank", choices=RANKS, help=f"what comes first (default: {RANKS[0]})")
+    parser.add_argument("--rank", choices=RANKS, help=f"what is tried first (default: {RANKS[0]})")
     parser.add_argument(
         "--marketplaces",
         action="store_true",
-        help="accept strangers' hosts, also where no --provider names their marketplace",
+        help="also rent strangers' hosts, at marketplaces that no --provider names",
     )
     parser.add_argument(
         "--accept-suspect-prices",
         action="store_true",
-        help="buy also at a price that looks wrong",
+        help="buy even at a price that looks wrong",
     )
     add_places(parser)
 
@@ -97,7 +97,7 @@ def block_of(options: argparse.Namespace) -> dict[str, Any] | None:
 
 def add_disk(parser: argparse.ArgumentParser) -> None:
     """Adds `--disk-gib`."""
-    parser.add_argument("--disk-gib", type=int, metavar="GIB", help="boot disk")
+    parser.add_argument("--disk-gib", type=int, metavar="GIB", help="size of the boot disk")
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
@@ -107,16 +107,22 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="P",
-        help="allowed provider, in this order; may be repeated",
+        help="only this provider; may be repeated",
     )
     parser.add_argument(
-        "--region", action="append", default=[], metavar="R", help="allowed region; may be repeated"
+        "--region",
+        action="append",
+        default=[],
+        metavar="R",
+        help="only this region; may be repeated",
     )
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:
     """Adds `--world`."""
-    parser.add_argument("--world", choices=WORLDS, help="rehearsal (default) or live")
+    parser.add_argument(
+        "--world", choices=WORLDS, help="rehearsal (default), or live for real money"
+    )
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, dict[str, str]] | None:

@@ -160,7 +160,7 @@ def add_plan(commands: Any) -> None:
     form.add_argument(
         "--explain",
         action="store_true",
-        help="the order of the walk, every price's parts, and what was refused, by rule",
+        help="also each next place, the parts of every price, and what was refused and why",
     )
     form.add_argument("--markdown", action="store_true", help="for a pull request")
     plan.set_defaults(run=run_plan)

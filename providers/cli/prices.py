@@ -216,10 +216,10 @@ def add_prices(commands: Any) -> None:
         help="of this region, where lists are by region; may be repeated",
     )
     prices.add_argument(
-        "--accept", action="store_true", help="keep also prices that moved by more than half"
+        "--accept", action="store_true", help="keep even prices that moved by more than half"
     )
     prices.add_argument(
-        "--source", metavar="URL", help="where this provider's list is, as for a mirror"
+        "--source", metavar="URL", help="where to read this provider's list, as from a mirror"
     )
     prices.add_argument("--json", action="store_true", help="a JSON list instead of tables")
     prices.set_defaults(run=run_prices)

@@ -1,4 +1,4 @@
-"""`gpus ps`: what runs, ad hoc and by stacks, whose it is, at what price."""
+"""`gpus ps`: what runs, ad hoc and by stacks: where, for whom, at what price."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def add_report(commands: Any) -> None:
     report.add_argument(
         "-o", "--output", metavar="FILE", default="report.html", help="default: report.html"
     )
-    report.add_argument("-s", "--stack", help="with the choices, spending and ups of this stack")
+    report.add_argument("-s", "--stack", help="show this stack's choices, spending and ups")
     report.add_argument(
         "--gpu",
         action="append",

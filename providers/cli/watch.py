@@ -51,7 +51,7 @@ def parser() -> Parser:
         "--max-buys",
         default="3/h",
         metavar="N/h",
-        help="at most so many purchases within any hour (default 3/h)",
+        help="at most this many purchases within an hour (default 3/h)",
     )
     made.add_argument("--once", action="store_true", help="one round, for a scheduled pipeline")
     made.add_argument("--log", metavar="FILE", help="append one JSON line a round")

@@ -1,5 +1,5 @@
 """How failures of this machine itself read: a full disk, a file that cannot be used, no folder for
-temporary files. Owns those words alone.
+temporary files. Owns only those words.
 """
 
 from __future__ import annotations

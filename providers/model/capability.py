@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Capabilities(NamedTuple):
     """`in_place` names the edits that change a running machine without replacing it: of `ttl`,
     `labels`, `ssh_key`, `state` (stop and start), `script` (what it runs at boot); `service` means
-    that whatever a service is declared with is deployed anew in place.
+    that whatever a service is declared with is redeployed in place.
     """
 
     provider: str

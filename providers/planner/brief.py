@@ -154,7 +154,7 @@ def _next(plan: Plan, summary: PlanSummary) -> str:
 
 
 def _kept(plan: Plan, current: CurrentCost, best: Candidate) -> Iterator[_Row]:
-    """What stays as it is, and what would be bought in its stead: what else could be cheaper is no
+    """What stays as it is, and what would be bought instead: what else could be cheaper is no
     question now.
     """
     if current.kept is not None:

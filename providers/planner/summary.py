@@ -1,4 +1,4 @@
-"""What a plan comes to, ready to be laid out: `summarize` makes a plain `PlanSummary`. Pure.
+"""The content of a plan's table: `summarize` makes a plain `PlanSummary`. Pure.
 
 Owns what a plan's table says, and nothing of how it looks.
 """

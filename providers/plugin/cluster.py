@@ -335,7 +335,7 @@ def _changed_in_place(
     able = registry.capabilities().get(record.provider)
     if able is None:
         return frozenset()
-    # Where no timer on the machine was given the limit, whoever looks reads it anew.
+    # Where no timer on the machine was given the limit, whoever looks reads it again.
     return able.in_place | (frozenset() if able.ends_idle else {"idle_after"})
 
 

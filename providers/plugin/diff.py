@@ -285,7 +285,7 @@ def _runs_ours(record: ClusterRecord) -> bool:
 
 
 def _rerun(record: ClusterRecord) -> bool:
-    """True where a start-up script of ours runs the work, so that an edit of it is run anew on the
+    """True where a start-up script of ours runs the work, so that an edit of it is run again on the
     present machine; a provider's own job takes none.
     """
     return "work" in dict(record.applied)

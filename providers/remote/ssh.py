@@ -312,7 +312,7 @@ def program(name: str) -> str:
 
 
 def made_key(folder: Path, comment: str) -> Key:
-    """The key pair of this folder; made, without a passphrase and for this user alone, if it is not
+    """The key pair of this folder; made, without a passphrase and only for this user, if it is not
     there. Runs ssh-keygen.
     """
     private = folder / "id_ed25519"

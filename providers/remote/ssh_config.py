@@ -29,8 +29,8 @@ def text(entries: Sequence[str]) -> str:
 
 
 def write(file: Path, entries: Sequence[str]) -> None:
-    """Replaces the file by these `Host` blocks in one step, for this user alone.
-    Raises GpusError.
+    """Replaces the file by these `Host` blocks in one step, only for this user. Raises
+    GpusError.
     """
     _replace(file, f"{HEAD}\n\n{text(entries)}".encode(), 0o600)
 

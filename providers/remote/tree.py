@@ -5,8 +5,8 @@ In a git checkout git says which files are ignored; elsewhere rsync's own readin
 does. Left out besides: `.git`, and what Pulumi keeps beside a program (`Pulumi.yaml`,
 `Pulumi.STACK.yaml`, `.pulumi`), since an edit of a stack is no edit of the code. Links are kept as
 links, wherever they lead, and never followed; folders without files, pipes and devices are not
-sent. The digest is over names, kinds, the owner's permissions and content: a checkout made anew, or
-under another umask, is the same folder.
+sent. The digest is over names, kinds, the owner's permissions and content: a checkout made again,
+or under another umask, is the same folder.
 """
 
 from __future__ import annotations

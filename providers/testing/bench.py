@@ -89,7 +89,7 @@ class Bench:
 
     @cached_property
     def world(self) -> World:
-        """The engine's world in this process, with this provider alone."""
+        """The engine's world in this process, with only this provider."""
         return self.another_world()
 
     def another_world(self) -> World:

@@ -88,7 +88,7 @@ def an_edited_machine_is_a_drift_of_just_that(bench: Bench) -> None:
 
 
 def an_edited_machine_is_replaced(bench: Bench) -> None:
-    """What no longer is what was declared is released, confirmed, and placed anew: one machine, as
+    """What no longer is what was declared is released, confirmed, and placed again: one machine, as
     declared.
     """
     record = _created(bench)

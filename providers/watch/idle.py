@@ -2,7 +2,7 @@
 remembers since when each is idle, and ends them.
 
 Owns that memory, `watch.json` in the state folder: a restart goes on where the last round was. A
-gap between rounds begins the count anew, since it is unknown what the GPUs did meanwhile.
+gap between rounds restarts the count, since it is unknown what the GPUs did meanwhile.
 """
 
 from __future__ import annotations

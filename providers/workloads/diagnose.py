@@ -54,7 +54,7 @@ class Finding(NamedTuple):
 
 def script(*, stand_in: bool = False) -> str:
     """The shell script: each look's name, exit code and output, one after the other; on a
-    rehearsal's stand-in of its nvidia-smi alone.
+    rehearsal's stand-in only of its nvidia-smi.
     """
     return shell.program(__file__, "diagnose", prefix=PREFIX, stand_in="yes" if stand_in else "")
 

@@ -62,7 +62,7 @@ class Driver:
 
 
 def measure(found: dict[str, Any]) -> None:
-    """Fills `found` with what the driver alone can measure, one GPU after the other."""
+    """Fills `found` with what only the driver can measure, one GPU after the other."""
     driver = Driver()
     found["measured"] = []
     for gpu in range(driver.count()):

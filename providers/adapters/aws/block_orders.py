@@ -50,13 +50,13 @@ Json = dict[str, Any]
 UNPAID = "payment-failed"
 OVER = frozenset({UNPAID, "expired", "cancelled", "failed", "unsupported"})
 """States of a block that will never be used again (botocore 1.44.8, CapacityReservation.State). In
-any other, known or new, but "active", it is still to come.
+any other state but "active", known or new, it has yet to begin.
 """
 LOOKS_S = (0.0, 5.0, 15.0, 40.0)
-"""Before "nothing was bought" is believed."""
+"""Seconds between the looks after which "nothing was bought" is believed."""
 QUIET_S = 600.0
-"""So long after a purchase was sent, or intended by another process, not to be listed proves
-nothing.
+"""For this long after a purchase was sent, or planned by another process, a block that is not
+listed may still appear.
 """
 
 
@@ -332,7 +332,7 @@ def for_block(order: Order) -> bool:
 
 
 def _stands(item: Mapping[str, Any]) -> bool:
-    """Whether a block is to come or runs: one that is over, or whose payment failed, is nothing."""
+    """Whether a block is running or has yet to begin: not over, and its payment did not fail."""
     return item.get("State") not in OVER
 
 

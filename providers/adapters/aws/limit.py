@@ -1,7 +1,7 @@
 """The end of a machine's run at EC2: a timer inside it, which counts from each start. Owns the
 script that sets it, and the line that a start writes.
 
-EC2 has no run limit of its own. User data can be written anew while a machine is stopped, and the
+EC2 has no run limit of its own. User data can be written again while a machine is stopped, and the
 metadata service then shows the new one (EC2 user guide, "Work with instance user data", read
 2026-11-28): so a start by this product is another one to the machine, and a mere reboot is not.
 Pure.
@@ -40,7 +40,7 @@ def timer(ttl_s: int, on_ttl: str, file: str = _FILE) -> str:
 
     A machine whose end has passed without another start (somebody started it by hand) ends at once,
     unless it is to be kept. Where the metadata service gives no answer, an end to come stays as it
-    is, and one that has passed is set anew: a disk is not lost for that.
+    is, and one that has passed is set again: a disk is not lost for that.
     """
     return shell.program(
         __file__,

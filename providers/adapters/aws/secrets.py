@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILE, SCRIPT = "/run/gpus/env", "/usr/local/lib/gpus/secrets"
-"""The file is gone with each boot, and written anew by it: /run is memory, and user data runs at
-the first boot alone.
+"""The file is gone with each boot, and written again by it: /run is memory, and user data runs only
+at the first boot.
 """
 _UNIT = f"""[Unit]
 Description=Secrets of the workload

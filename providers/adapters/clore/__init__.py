@@ -29,7 +29,7 @@ CAPABILITIES = Capabilities(
     capacities=frozenset({"on-demand", "spot"}),
     # Servers of several hosts share no network: they cannot be joined.
     max_nodes=1,
-    # Neither is kept by the market: labels stand in the stack's state alone, and a ttl is what the
+    # Neither is kept by the market: labels stand only in the stack's state, and a ttl is what the
     # longest rental must cover.
     in_place=frozenset({"labels", "ttl"}),
     live_offers=True,
@@ -45,7 +45,7 @@ def connect(
     world: str, config: Mapping[str, str], rehearsed: RehearsedCloud | None = None
 ) -> Adapter:
     """The adapter. Config keys: every option of `options.clore`, as text; the key comes from
-    CLORE_API_KEY alone, since settings stand in states.
+    CLORE_API_KEY only, since settings stand in states.
 
     In a rehearsal `rehearsed` is its server. Live, no key is needed to list
     offers: `not_configured` of the adapter says when one is missing for buying. Raises SpecError

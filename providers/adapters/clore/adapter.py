@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 
 TAKEN = "6:server-already-rented"
-"""A moment ago it was free. Where something on the way delivered the one request twice, it is this
-very order that has it: so it is looked for as if the answer was lost, yet taken for ours by its
-label alone, for most times somebody else was faster.
+"""It was free just before. If the request was delivered twice, this very order may have it. So it
+is looked for as after a lost answer, but counts as ours only by its label: mostly somebody else was
+faster.
 """
 
 
@@ -116,7 +116,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         return self.listing().offers
 
     def offers_for(self, ask: Ask) -> Sequence[Offer]:
-        """The same under a declaration, of its GPU types alone: its section over the settings, its
+        """The same under a declaration, only of its GPU types: its section over the settings, its
         disk, and the shortest ttl among its choices. Calls: 1, without a key.
 
         A section that cannot be read changes nothing. What only another choice's longer ttl refuses
@@ -369,7 +369,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         """See the protocol. Calls: 1, and spot_marketplace for each bid found that is not up.
 
-        An order is known by this machine's memory, by an intent it fits, or by its label alone. The
+        An order is known by this machine's memory, by an intent it fits, or only by its label. The
         label holds no generation: such an order is listed for an owner or a cluster, not for a
         generation, so that one generation's clean-up never takes another's machine. Of any owner,
         an order that only its label tells of has an empty owner: the ports hold no more than a

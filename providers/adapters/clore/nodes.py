@@ -60,11 +60,11 @@ def find(
 ) -> Sequence[Node]:
     """See the protocol. Calls: 1, and spot_marketplace for each bid found that is not up.
 
-    An order is known by this machine's memory, by an intent it fits, or by its label alone. The
+    An order is known by this machine's memory, by an intent it fits, or only by its label. The
     label holds no generation: such an order is listed for an owner or a cluster, not for a
-    generation, so that one generation's clean-up never takes another's machine. Of any owner,
-    an order that only its label tells of has an empty owner: the ports hold no more than a
-    digest of it.
+    generation, so that one generation's clean-up never takes another's machine. Of any owner, an
+    order that only its label tells of has an empty owner: the ports hold no more than a digest of
+    it.
     """
     rentals, intents = memory.readable()
     for intent in intents:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from providers.model.worlds import RehearsedCloud
 
 KEY_VARIABLE, JUPYTER_VARIABLE = "CLORE_API_KEY", "CLORE_JUPYTER_TOKEN"
-"""Secrets come from the environment alone: settings are kept in a stack's state."""
+"""Secrets come only from the environment: settings are kept in a stack's state."""
 
 ACCOUNT = "key"
 """Under this name a key's fingerprint stands with every order."""

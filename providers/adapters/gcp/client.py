@@ -110,7 +110,7 @@ def _document(name: str, version: str) -> dict[str, Any]:
 
 
 class _Resources:
-    """An API's resources, each made once: Google's client makes every method of one anew whenever
+    """An API's resources, each made once: Google's client makes every method of one again whenever
     it is named (7 ms for `instances`).
     """
 
@@ -237,8 +237,8 @@ class Client:
 
 
 def check_proxy(api: Api = COMPUTE) -> None:
-    """Raises NotConfigured for a proxy of the environment that the client would pass over in
-    silence, or could not read. Calls: none.
+    """Raises NotConfigured for a proxy of the environment that the client would pass over silently,
+    or could not read. Calls: none.
     """
     try:
         found = httplib2.proxy_info_from_environment("https")

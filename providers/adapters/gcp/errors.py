@@ -103,7 +103,7 @@ def from_http(
     status: int, content: bytes | str, context: Context, retry_after: str = ""
 ) -> CloudError:
     """The refusal in an HTTP answer: by its reason, else by its status. A page that is no JSON is
-    read by its status alone.
+    read only by its status.
     """
     code, message, quota = body_of(content)
     if status == 400:

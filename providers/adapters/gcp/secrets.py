@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILE = "/run/gpus/env"
-"""Gone with each boot, and written anew by it: /run is memory."""
+"""Gone with each boot, and written again by it: /run is memory."""
 _REFERENCE = re.compile(
     r"^projects/(?P<project>[a-z0-9:.-]{1,64})/secrets/(?P<secret>[A-Za-z0-9_-]{1,255})(/versions/(?P<version>latest|[0-9]{1,12}))?\Z"
 )

@@ -160,7 +160,7 @@ class Modal(ConsoleLog, OwnAccount, HasVolumes):
             raise
         except Transient as error:
             if error.code == "NOT_FOUND":
-                # The image was removed at Modal: the next try builds it anew.
+                # The image was removed at Modal: the next try builds it again.
                 self.client.forget_images()
             if error.code != "ALREADY_EXISTS":
                 raise

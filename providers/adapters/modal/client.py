@@ -218,7 +218,7 @@ class Client:
             raise _reading(error) from error
 
     def forget_images(self) -> None:
-        """The next look builds every image anew."""
+        """The next look builds every image again."""
         with self._lock:
             self._images.clear()
 

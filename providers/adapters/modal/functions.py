@@ -1,5 +1,5 @@
 """Jobs and services as the engine sees them. Owns their life: deployed, started in time or given
-up, seen, deployed anew, stopped and confirmed.
+up, seen, redeployed, stopped and confirmed.
 
 A handle is the app's id. As with a sandbox, capacity is a container that really started before the
 order's wait is over. A job that has ended, well or not, is done: its app stays, which costs
@@ -358,8 +358,8 @@ class Functions:
         self.apps.set_tags(handle.native_id, {**self._tags(handle), request.GENERATION: generation})
 
     def update(self, handle: Handle, change: Mapping[str, object]) -> None:
-        """Labels are written; a service is deployed anew under the same name, and its containers
-        roll over.
+        """Labels are written; a service is redeployed under the same name, and its containers roll
+        over.
         """
         tags = self._tags(handle)
         setup = change.get("service")

@@ -51,7 +51,7 @@ class Card(NamedTuple):
 
 class Lease(NamedTuple):
     """Cards that are lent. `state`: held (nothing is begun yet), starting, running, stopping, or
-    lost (the machine was started anew since).
+    lost (the machine was restarted since).
     """
 
     token: str
@@ -154,7 +154,7 @@ def take(
 
 
 def edited(token: str, **fields: str) -> Program:
-    """What writes these fields of a lease anew."""
+    """What writes these fields of a lease again."""
     changes = "\n".join(f"{name}={_line(value)}" for name, value in fields.items())
     return program("edit", token, changes=changes)
 

@@ -43,7 +43,7 @@ def words(
     """The program that runs its next word in the login shell of that machine.
 
     `shared`: whether by the connection that others use: `auto` makes it where there is none, `no`
-    uses one that is there, `never` connects anew.
+    uses one that is there, `never` connects again.
     """
     if machine.host == LOCAL:
         return ("sh", "-c")

@@ -38,7 +38,7 @@ def take(journal: Database, world: str, owner: str, cluster: str, holder: str, n
 
 
 def holder(journal: Database, world: str, owner: str, cluster: str) -> int | None:
-    """The id of the live process that has the lease; None when nobody has it."""
+    """The id of the live process that holds the lease; None if no process does."""
     with journal.read() as db:
         row = db.execute(
             "SELECT pid, started, boot FROM leases WHERE (world, owner, cluster) = (?, ?, ?)",

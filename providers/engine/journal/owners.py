@@ -29,8 +29,8 @@ class OwnerRow(NamedTuple):
 
 
 class ClaimRow(NamedTuple):
-    """A generation that some state named lately, with the machines that the state knows. `cluster`
-    is empty while it is only being imported.
+    """A generation that some state named recently, with the machines that the state knows.
+    `cluster` is empty while it is only being imported.
     """
 
     cluster: str

@@ -59,14 +59,12 @@ def stopped(journal: Database, record: ClusterRecord, now: float) -> None:
 
 
 def ending(journal: Database, record: ClusterRecord, why: str) -> None:
-    """The placement is about to be ended at its own limit; keeps the reason for whoever finds it
-    gone.
-    """
+    """Records why a placement is about to end at its own limit, for the read that finds it gone."""
     _amend(journal, record, {"ended_why": why})
 
 
 def concluded(journal: Database, record: ClusterRecord, status: str, why: str) -> None:
-    """A placement is over, and this is how: kept beyond its machines, for whoever asks later."""
+    """Records how a placement ended; kept after its machines are gone."""
     key = (record.world, record.owner, record.cluster, record.generation)
     with journal.change() as db:
         rows = db.execute(

@@ -36,8 +36,8 @@ def of(pid: int) -> Process:
 
 
 def alive(process: Process) -> bool:
-    """False only when that very process has certainly ended: another boot, no such id, a zombie, or
-    the id started anew.
+    """False only if this process has certainly ended: another boot, no such id, a zombie, or an id
+    that is used again.
     """
     boot = _boot()
     if process.boot and boot and process.boot != boot:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".gpus"
 KEPT = 20
-"""So many previous holders are remembered, for a run that wakes."""
+"""How many previous holders are remembered, for a run that wakes up."""
 _SUFFIX = ".json"
 
 
@@ -94,7 +94,7 @@ class SharedLeases:
             self._of(world, owner, cluster).check()
 
     def last(self, world: str, owner: str, cluster: str) -> Taken | None:
-        """The last holder, which may have ended long ago; None where nobody was."""
+        """The last holder, which may have ended long ago; None if there was none."""
         return self._of(world, owner, cluster).last()
 
     def is_at_work(self, world: str, owner: str, cluster: str) -> bool:
@@ -188,8 +188,8 @@ class SharedLease:
         return None
 
     def note(self, handles: Sequence[Handle], fingerprint: str) -> None:
-        """Keeps which machines the cluster has. Never fails: it is a help for who comes next, and
-        the machines are there already.
+        """Records which machines the cluster has, to help the next run. Never fails: the machines
+        exist already.
         """
         if self.lost:
             return

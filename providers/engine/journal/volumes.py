@@ -1,7 +1,7 @@
 """Volumes: what was ordered and may have been made, and what each costs from when to when.
 
-Owns that no volume which may exist is without its cost: an order and its spell are written together
-before the call, and a spell ends only where the volume was certainly not made, or is gone.
+No volume that may exist goes uncounted: an order and its cost row are written together before the
+call. The row ends only once the volume is certainly gone, or was certainly never made.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _account(spell: VolumeSpell) -> str:
 def _rows(
     db: sqlite3.Connection, world: str, owner: str = ""
 ) -> tuple[tuple[int, VolumeSpell], ...]:
-    """The row of each spell, oldest first. What else it has, another one may have too."""
+    """The row id of each cost, oldest first; its other fields need not be unique."""
     rows = db.execute(
         "SELECT rowid, owner, spec, native_id, account, micro_usd, price_as_of, began_at, ended_at,"
         " kept FROM volume_spells WHERE world = ? AND ? IN ('', owner) ORDER BY began_at, rowid",

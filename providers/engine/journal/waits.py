@@ -1,5 +1,5 @@
-"""Clusters that wait for capacity, for whoever lists what there is: what becomes of them goes by
-their states alone.
+"""Clusters that wait for capacity, so that they can be listed. What happens to them is decided only
+by their states.
 """
 
 from __future__ import annotations

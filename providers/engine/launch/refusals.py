@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
 
 PROVIDER_WIDE = (NotConfigured, BadCredentials, InsufficientFunds)
-"""Refusals that concern the account, not a place; a declaration that allows one provider alone ends
+"""Refusals that concern the account, not a place; a declaration that allows only one provider ends
 at them.
 """
 
 REGIONS_SILENT = 3
-"""Attempts in a row, each in another region, that no answer came to, after which the provider is
-given up for the run. Where fewer regions could serve, so many attempts in those.
+"""Unanswered attempts in a row, each in another region, after which the provider is given up for
+the run. If fewer regions could serve, that many attempts in those.
 """
 _NAMED = 4
 
@@ -110,8 +110,8 @@ class Unresponsive:
         """Takes note of how an attempt in these regions ended, nothing of it being left. Returns
         why to give the provider up now, else nothing.
 
-        `others` are the provider's regions that are still to be tried. An answer of any kind begins
-        the count anew, one in a code that no table knows too.
+        `others` are the provider's regions that are still to be tried. Any answer restarts the
+        count, even one with an unknown code.
         """
         if not isinstance(error, (Transient, OutcomeUnknown)) or isinstance(error, Unclassified):
             self._attempts.pop(provider, None)

@@ -1,9 +1,9 @@
 """Waiting for capacity: what an `up` leaves where every place is sold out, and what the next one
 does about it.
 
-Owns `ClusterRecord.search` and its words. While a cluster waits nothing of it exists, so that a run
-that is killed has nothing to lose: state and journal know since when it waits, and the journal
-which place was refused lately.
+Owns `ClusterRecord.search` and its words. Nothing exists while a cluster waits, so a killed run
+loses nothing. State and journal record since when it waits, the journal also which places were
+refused recently.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from providers.model.machine import Attempt
 
 LAST_S = 600.0
-"""So long before a search ends everything is asked a last time."""
+"""How long before a search ends every place is asked a last time."""
 _PASSES = (Transient, RateLimited, OutcomeUnknown)
-"""After these a search goes on: nothing of the purchase is left."""
+"""Errors after which a search continues: they leave nothing behind."""
 
 
 async def buy_or_wait(
@@ -41,8 +41,8 @@ async def buy_or_wait(
     stop: StopSignal,
     search: Search | None = None,
 ) -> ClusterRecord:
-    """As `buy`; where places are sold out, and the declaration waits for them, the record of that.
-    `search` is one that goes on.
+    """Buys as `buy` does. If places are sold out and the declaration waits for them, returns the
+    record of that. `search` is the one to continue.
     """
     goes_on = search if _is_of(search, spec) else None
     try:
@@ -72,8 +72,8 @@ def unrecorded(world: World, spec: ClusterSpec) -> Search | None:
 async def look_again(
     world: World, record: ClusterRecord, spec: ClusterSpec, stop: StopSignal
 ) -> ClusterRecord:
-    """What becomes of a cluster that waits, or has given up: a place is asked where one may have
-    room by now. With another declaration it begins anew.
+    """Continues the search of a cluster that waits or has given up, if a place may have room by
+    now. With another declaration the search starts over.
     """
     search = record.search
     if search is None or not _is_of(search, spec):
@@ -128,8 +128,8 @@ async def _waits(
     search: Search | None,
     attempts: Sequence[Attempt],
 ) -> ClusterRecord | None:
-    """The record of a cluster that waits, after these attempts in vain; None where the declaration
-    does not wait, or no place could ever serve it.
+    """The record of a waiting cluster after these failed attempts. None if the declaration does not
+    wait, or if no place could ever serve it.
     """
     if spec.acquire is None:
         return None
@@ -166,7 +166,7 @@ async def _waits(
 def _planned(
     world: World, spec: ClusterSpec, search: Search, found: Reopening | None, now: float
 ) -> Search:
-    """The search with its next look, which is not after the last one."""
+    """The search with the time of its next look, at the latest that of the last one."""
     listed = reopening.is_listed(world, spec.ask)
     at = reopening.next_try(found, search.rounds, search.tried_at, now, listed=listed)
     last = search.until - LAST_S

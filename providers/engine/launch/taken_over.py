@@ -1,5 +1,5 @@
-"""A run that another one has taken the cluster from, in another home: what is still this one's own,
-and that nothing of it is left.
+"""Handles a run whose cluster another run, in another home, has taken over: finds what is still its
+own, and releases that.
 
 Owns the last look before an answer. Labels tell where no lease is shared; what another run made or
 adopted is never touched.
@@ -89,8 +89,8 @@ def _stem(order: Order) -> str:
 
 
 def _adopted(nodes: Collection[Node], generation: str, stop_signal: StopSignal) -> set[Handle]:
-    """Those that bear another generation by now, or that the run which has the cluster names as its
-    own.
+    """Those that carry another generation by now, or that the run which holds the cluster names as
+    its own.
     """
     last = stop_signal.lease.last() if stop_signal.lease is not None else None
     named = set(last.handles) if last is not None and stop_signal.taken_over else set()
@@ -121,8 +121,8 @@ async def _released(
 
 
 async def _rival(world: World, record: ClusterRecord) -> str:
-    """Who else bought for the cluster since it was looked at before this purchase; empty for
-    nobody. Of two, the one that was made first stays.
+    """Who else bought for the cluster since the look before this purchase; empty if no one did. Of
+    two placements, the older one stays.
     """
     if taken := [
         node.name for node in record.machines if is_foreign(node.label, record.generation)

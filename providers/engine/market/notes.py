@@ -71,7 +71,7 @@ def _gated(ask: Ask, setup: Setup, provider: str) -> list[str]:
     if ask.workload is None:
         return []
     section = dict(setup.options).get(provider)
-    # Modal's own secrets hold variables whose names are known there alone.
+    # Modal's own secrets hold variables whose names are known only there.
     if isinstance(section, dict) and section.get("secrets"):
         return []
     model = gated(ask.workload, {name for name, at in ask.secrets if provider in at})
@@ -93,7 +93,7 @@ def _unsaved(ask: Ask, candidate: Candidate) -> list[str]:
 
 
 def _untagged(ask: Ask) -> list[str]:
-    """An image by name alone, which is another one tomorrow."""
+    """An image without a fixed version."""
     image = ask.workload.image if ask.workload is not None else ""
     name = image.rpartition("/")[2]
     if not name or "@" in name or (":" in name and not name.endswith("latest")):

@@ -39,8 +39,8 @@ class Reopening(NamedTuple):
 
 
 def reopening(plan: Plan, blocks: Iterable[Block], now: float) -> Reopening | None:
-    """The first place of a plan to be asked again; at `now` where one was not refused lately. None
-    for a plan without places. `plan` is one without these blocks.
+    """The first place of a plan to be asked again; at `now` where one was not refused recently.
+    None for a plan without places. `plan` is one without these blocks.
     """
     standing = blocklist.by_provider(blocks, now)
 
@@ -73,7 +73,7 @@ def look(world: World, ask: Ask, setup: Setup) -> Reopening | None:
 def next_try(
     found: Reopening | None, rounds: int, tried_at: float, now: float, *, listed: bool
 ) -> float:
-    """When to ask again, after so many rounds in vain, the last of which ended at `tried_at`. The
+    """When to ask again after this many failed rounds, the last of which ended at `tried_at`. The
     first time at once, unless everything is known to be sold out. `listed`: see `is_listed`.
     """
     if found is None:

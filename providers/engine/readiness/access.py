@@ -1,7 +1,7 @@
 """Connections to a declared cluster's machines: a key pair made for it on this machine, its pinned
 host keys, and the probe that uses them.
 
-Owns the folder `home()/keys/<world>/<owner>/<cluster>`, for this user alone: there before anything
+Owns the folder `home()/keys/<world>/<owner>/<cluster>`, only for this user: there before anything
 is bought, gone once the delete is confirmed. What is in it never leaves this machine, nor is it in
 a state; the public half goes onto the machines beside the user's own key. Another machine that
 works on the same stack has no such folder: what it adopts is ready when the cloud says so.

@@ -3,7 +3,7 @@ the other, a service's token, that they are accepted, and the folder that is dec
 login, never by what a cloud keeps.
 
 Owns the files of these in the folder of the start-up script. A token is kept beside the cluster's
-key for this user alone; the nodes' key to each other is nowhere but on them.
+key only for this user; the nodes' key to each other is nowhere but on them.
 """
 
 from __future__ import annotations

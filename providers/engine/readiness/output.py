@@ -29,7 +29,7 @@ _PLACE = "output"
 
 
 async def save_output(world: World, adapter: Cloud, record: ClusterRecord) -> None:
-    """Writes the end of each machine's output here, readable by this user alone. One call for each;
+    """Writes the end of each machine's output here, readable only by this user. One call for each;
     never raises what a cloud says.
     """
     looker = key_probe(world, record.owner, record.cluster, pinned=True)

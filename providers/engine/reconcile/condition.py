@@ -1,6 +1,6 @@
 """The conditions that a cluster can be in, and how observation and record give one. Pure.
 
-`condition_of` reads a record alone (a preview works from the state's); `classify` takes what was
+`condition_of` reads only a record (a preview works from the state's); `classify` takes what was
 observed besides. What follows from a condition stands in `steps.STEPS`, one row a condition. That
 something must be released besides (`leftovers`, orphans) is no condition: it holds beside any.
 """
@@ -65,7 +65,7 @@ class Condition(StrEnum):
     """A job that has ended, successfully or not."""
     GONE = "gone"
     MOVED = "moved"
-    """Lost, and a run that was cut short has placed it anew elsewhere."""
+    """Lost, and a run that was cut short has placed it again elsewhere."""
     WAITING = "waiting"
     """Every place is sold out, and they are asked again."""
     GAVE_UP = "gave-up"
@@ -99,14 +99,14 @@ LOST = frozenset(
         Condition.GONE,
     }
 )
-"""Where a whole placement among the orphans is taken over in its stead."""
+"""Where a whole placement among the orphans is taken over instead."""
 OVER = frozenset({Condition.ENDED, Condition.DONE})
-"""It has ended as it should: no other placement is bought in its stead."""
+"""It has ended as it should: no other placement is bought instead."""
 NOTHING_YET = frozenset({Condition.WAITING, Condition.GAVE_UP})
 """It was never acquired."""
 AT_REST = OVER | NOTHING_YET | {Condition.HALTED, Condition.STOPPED}
-"""There is nothing that what is preferred could be bought in the stead of: it is over, stopped and
-kept, or was never acquired.
+"""Nothing runs that a preferred place could replace: it is over, stopped and kept, or was never
+acquired.
 """
 
 

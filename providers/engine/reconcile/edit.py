@@ -57,7 +57,7 @@ async def edit(
     where that could not be started yet.
 
     Raises GpusError, with nothing written, where it is to be stopped and cannot be, or its workload
-    cannot be started anew.
+    cannot be restarted.
     """
     setup, program = _declared(world, record, spec)
     before, after = dict(record.applied), dict(applied(setup, record.kind))
@@ -242,8 +242,8 @@ def _check_whole(record: ClusterRecord, *, replicated: bool) -> None:
 
 
 def _change(spec: ClusterSpec, setup: Setup, names: Collection[str]) -> dict[str, object]:
-    """What an adapter is to write, by these names of `record.applied`. Power is switched last, and
-    a workload is started anew.
+    """What an adapter is to write, by these names of `record.applied`. Power is switched last; a
+    workload is restarted.
     """
     parts: dict[str, dict[str, object]] = {
         "state": {},

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def block_lost_place(world: World, record: ClusterRecord) -> None:
-    """Leaves the record's place alone for `LOST_BLOCK_S`; a reservation stays usable, and so does a
-    machine of the user's own: nobody took it, and once it answers again it is free.
+    """Leaves the record's place alone for `LOST_BLOCK_S`; a reservation stays usable. So does a
+    machine of the user's own: it was not sold to someone else, and is free once it answers.
     """
     place = record.placement
     manifest = world.manifests.get(place.provider)

@@ -100,7 +100,7 @@ async def wait(case: UpdateCase) -> ClusterRecord:
 
 
 async def redeploy(case: UpdateCase) -> ClusterRecord:
-    """Deploys the service anew, in place."""
+    """Redeploys the service in place."""
     drifted = next(node.drift for node in case.after.machines if node.drift)
     case.report("warning", f"{drifted}; deploying it anew")
     # What was written last is not there any more: it is written again.
@@ -292,7 +292,7 @@ def _found(case: UpdateCase) -> str:
 
 
 def _why(case: UpdateCase) -> str:
-    """Why it is placed anew."""
+    """Why it is placed again."""
     if not _there(case):
         return "all of it is gone"
     return case.after.reasons[0] if case.after.reasons else f"it is {case.after.status}"

@@ -1,5 +1,5 @@
 """The workload column of `steps.STEPS`: what becomes of another workload in each condition. Pure:
-works from the state's record alone.
+works only from the state's record.
 
 A diff, a preview and an update go by the same answer: nothing is noted as applied that did not run.
 """
@@ -24,8 +24,8 @@ class WorkloadCase(NamedTuple):
 
 
 class WorkloadEdit(NamedTuple):
-    """Why another workload needs other machines, or when it is carried out if not now; both empty
-    where it is started anew on the machines that are there, or on those that replace them.
+    """`replaces`: why another workload needs other machines. `later`: when it starts, if not now.
+    Both are empty if it restarts on the present machines, or on their replacements.
     """
 
     replaces: str = ""
@@ -33,7 +33,7 @@ class WorkloadEdit(NamedTuple):
 
 
 def anew(case: WorkloadCase) -> WorkloadEdit:
-    """Started anew on the present machines; only on those that were made for a workload."""
+    """Restarts it on the present machines, if they were made for a workload."""
     record = case.record
     if record.kind != "machine" or case.wanted == works(record):
         return WorkloadEdit()
@@ -55,12 +55,12 @@ def once_it_runs(case: WorkloadCase) -> WorkloadEdit:
 
 
 def where_it_stays(case: WorkloadCase) -> WorkloadEdit:
-    """Of a machine that was stopped, and not by the declaration: any edit places it anew, unless it
-    is to stay stopped from now on.
+    """Of a machine that was stopped, but not by the declaration: any edit replaces it, unless it
+    should stay stopped from now on.
     """
     return once_it_runs(case) if case.stops else with_the_next(case)
 
 
 def with_the_next(case: WorkloadCase) -> WorkloadEdit:  # noqa: ARG001 (a column's functions are alike)
-    """It is over, or is placed anew anyway: the machines that come then get it."""
+    """It is over, or is replaced anyway: the new machines get it."""
     return WorkloadEdit()

@@ -1,7 +1,7 @@
 """Machines that carry a cluster's label and are in no state: which of them are whose, and what is
 said of them.
 
-A run that was killed while it placed the cluster anew, or reclaimed it, leaves such machines, or
+A run that was killed while it placed the cluster again, or reclaimed it, leaves such machines, or
 leaves only them. `observe.search` finds them. Buys and deletes nothing.
 """
 

@@ -1,5 +1,4 @@
-"""Places a cluster elsewhere under the same id: anew where it is lost, or where the declaration
-prefers another place.
+"""Places a cluster elsewhere under the same id: if it is lost, or if another place is preferred.
 
 Owns the order of it: what is lost is deleted before anything is bought, a healthy placement is
 released only once the preferred one is there. Runs under the cluster's lease.
@@ -61,8 +60,8 @@ async def place_anew(
 
 
 async def unless_abandoned(world: World, placed: ClusterRecord, stop: StopSignal) -> ClusterRecord:
-    """What was bought; released again where nobody waits for it any more, so that no state will
-    name it.
+    """What was bought. It is released if no one waits for it any more, since no state would name
+    it.
     """
     if stop.abandoned and (await release_all(world, placed, placed.handles)).clean:
         _released(world, placed)

@@ -43,7 +43,7 @@ async def sweep(
     world: World, unclaimed: Sequence[SweptMachine], claims: Claims
 ) -> tuple[Swept, ...]:
     """Deletes what was found unclaimed and confirms it, cluster by cluster, side by side. What
-    changed hands meanwhile is left alone, and said.
+    another run has taken over meanwhile is left alone, and reported.
 
     Never raises a GpusError: what is not confirmed gone says why, and that it still costs money.
     """

@@ -1,5 +1,5 @@
-"""The volumes that bear our labels, each with the stack that claims it, if one does. Deletes
-nothing: data goes only where a stack declared that it may.
+"""The volumes with our labels, each with the stack that claims it, if one does. Deletes nothing:
+data goes only where a stack declared that it may.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ async def undeterred(world: World, what: str, work: Callable[[World], Awaitable[
     """The result of a deletion (or of a look that must not depend on the journal), done with the
     journal, or else with a copy of it in memory.
 
-    A warning says what could not be written and what to do. The work may begin anew, so it must be
-    one that can be repeated.
+    A warning says what could not be written and what to do. The work may run twice, so it must be
+    repeatable.
     """
     try:
         return await work(world)

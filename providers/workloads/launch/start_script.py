@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from providers.model.workload import Process, Program
 
 SECRETS = "/run/gpus/env"
-"""Where start-up leaves the values of `secrets`, readable by root alone."""
+"""Where start-up leaves the values of `secrets`, readable only by root."""
 HEALTH_EVERY_S = 5
 RESTART_MOST_S = 60
 """A service that ends is started again, after 1 s, 2 s, 4 s ... at most this long."""

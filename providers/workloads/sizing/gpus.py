@@ -47,7 +47,7 @@ class Serve(NamedTuple):
 
 
 class Train(NamedTuple):
-    """Training as wanted: `tokens` in all (0: memory alone), `batch` sequences of `sequence` tokens
+    """Training as wanted: `tokens` in all (0: memory only), `batch` sequences of `sequence` tokens
     on each GPU at once.
     """
 
@@ -306,7 +306,7 @@ def _train(
 
 def sold(capacity: str = ON_DEMAND, providers: Iterable[str] = ()) -> tuple[Sold, ...]:
     """The cheapest machine of the bundled catalog for each card and count, on demand or as spot.
-    Whole cards alone. Unknown prices are left out.
+    Whole cards only. Unknown prices are left out.
     """
     table = load()
     column = cast("Any", table.column)

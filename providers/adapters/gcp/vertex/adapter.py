@@ -61,8 +61,8 @@ JOB = "job"
 
 
 def endpoint_of(uri: str) -> str:
-    """The address of a request at its region's own endpoint: Vertex AI serves a region's jobs there
-    alone. Pure.
+    """The address of a request at its region's own endpoint: Vertex AI serves a region's jobs only
+    there. Pure.
     """
     _, found, rest = uri.partition("/locations/")
     region = rest.partition("/")[0] if found else ""
@@ -258,7 +258,7 @@ class Vertex(OwnAccount):
         return ticket._replace(state="queued" if waits else "waiting")
 
     def resume(self, order: Order) -> Ticket | None:
-        """Looks for the order's job by its label, twice, a moment apart."""
+        """Looks for the order's job by its label, twice, shortly after each other."""
         context = self._context(order)
         try:
             for look in range(2):

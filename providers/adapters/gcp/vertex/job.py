@@ -45,7 +45,7 @@ OWNER, CLUSTER, GENERATION, FINGERPRINT, ORDER = (
     "gpus_fingerprint",
     "gpus_order",
 )
-"""Labels. With underscores: the list's filter is documented for plain names alone."""
+"""Labels. With underscores: the list's filter is documented only for plain names."""
 
 STRATEGIES = {ON_DEMAND: "STANDARD", SPOT: "SPOT", FLEX_START: "FLEX_START"}
 _CAPACITIES = {"SPOT": SPOT, "FLEX_START": FLEX_START}

@@ -54,8 +54,8 @@ PREMIUM_SOURCE = (
     " Engine $0.189999/h)"
 )
 """Of Vertex AI's own rates for GPU machines no whole dated list was at hand: what its one known
-machine rate adds stands for all of them. On demand alone: what Spot and Flex-start cost there is
-not known.
+machine rate adds stands for all of them. Only on demand: what Spot and Flex-start cost there is not
+known.
 """
 
 

@@ -49,6 +49,6 @@ LOCATIONS = frozenset(
 )
 """Where the API has an endpoint and Compute Engine has GPUs: where jobs are made, and looked for.
 
-me-central2 is left out: it is open to chosen customers alone, and a region that refuses every list
+me-central2 is left out: it is open only to chosen customers, and a region that refuses every list
 would leave no search certain.
 """

@@ -1,4 +1,4 @@
-"""Capacity Blocks: what is offered, the purchase, and where a bought one stands at a moment.
+"""Capacity Blocks: what is offered, the purchase, and where a bought one stands at a time.
 
 EC2's rules as its user guide has them ("Capacity Blocks for ML", 2026): GPU types of the P family,
 1 to 64 machines by powers of two, whole days up to 14 and whole weeks up to 26, a beginning at

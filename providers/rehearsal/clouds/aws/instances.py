@@ -252,7 +252,7 @@ def attribute(call: Call) -> Json:
 
 
 def modify(call: Call) -> Json:
-    """Writes a machine's user data anew, which EC2 allows while it is stopped."""
+    """Writes a machine's user data again, which EC2 allows while it is stopped."""
     (item,) = _named(call, [call.given["InstanceId"]])
     _user_data_only("UserData" in call.given)
     if item.state(call.rows.now) != "stopped":

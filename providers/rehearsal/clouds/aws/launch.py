@@ -213,7 +213,7 @@ def make(
 
 
 def restart(rows: Rows, item: Instance, slower_s: float = 0.0) -> Instance:
-    """A stopped machine comes up again. Its timer counts anew where its user data names another
+    """A stopped machine comes up again. Its timer counts again where its user data names another
     start; else it is absolute: past its moment it ends the machine at once, or, where that is kept,
     no more.
     """

@@ -1,5 +1,5 @@
 """The rows of the stand-in: instances, everything small, and answers by client token. Owns their
-tables and what a row means at a moment.
+tables and what a row means at a time.
 
 An instance's row holds a timeline, `[[moment, state, reason], ...]`, written ahead when something
 is asked for; its state is the last entry that has passed. So whoever reads next, from any process
@@ -72,9 +72,7 @@ class Instance(NamedTuple):
         return places.made_up("i", str(self.id), repr(self.created))
 
     def at(self, now: float) -> tuple[str, str]:
-        """(state, reason) at a moment; an empty state before it was made and once
-        it is forgotten.
-        """
+        """(state, reason) at a time; an empty state before it was made and once it is forgotten."""
         current = (FORGOTTEN, "")
         for moment, state, reason in self.timeline:
             if moment > now:
@@ -83,7 +81,7 @@ class Instance(NamedTuple):
         return current
 
     def state(self, now: float) -> str:
-        """The state at a moment."""
+        """The state at a time."""
         return self.at(now)[0]
 
     @property

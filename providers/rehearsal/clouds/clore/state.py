@@ -199,7 +199,7 @@ class State:
         return found
 
     def end(self, number: int, at: float) -> None:
-        """Ends an order at a moment, unless it ended before."""
+        """Ends an order at a time, unless it ended before."""
         with self.store.transaction() as db:
             db.execute(
                 "UPDATE clore_order SET ended_at = ? WHERE id = ? AND (ended_at IS NULL OR ended_at"

@@ -1,5 +1,5 @@
 """The rows of the stand-in: virtual machines, disks, operations, and everything small. Owns their
-tables and what a row means at a moment.
+tables and what a row means at a time.
 
 A machine's row holds a timeline, `[[moment, status], ...]`, written ahead when something is asked
 for; its status is the last entry that has passed. So whoever reads next, from any process and after
@@ -76,7 +76,7 @@ class Vm(NamedTuple):
     timeline: Timeline
 
     def status(self, now: float) -> str:
-        """The status at a moment; empty before it was made, GONE after it was deleted."""
+        """The status at a time; empty before it was made, GONE after it was deleted."""
         return status_at(self.timeline, now)
 
     def exists(self, now: float) -> bool:

@@ -1,5 +1,5 @@
 """The stand-in's deployed apps: their functions, calls and containers. Owns what a row means at a
-moment. Imports the store alone.
+time. Imports only the store.
 
 A call waits for a container, which takes the first GPU of its function's list that the scenario
 has; a job then runs for the scenario's `job` seconds, or until its time limit, and again for each
@@ -281,7 +281,7 @@ class Deployed:
         return found[0] if found else None
 
     def take_back(self, app: str) -> int:
-        """Takes the containers of an app back; a job's input is started anew, a service's container
+        """Takes the containers of an app back; a job's input is restarted, a service's container
         replaced. How many that were.
         """
         now = self.store.now()

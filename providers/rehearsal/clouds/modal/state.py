@@ -1,5 +1,5 @@
 """The rows of the stand-in: apps, images, sandboxes. Owns their tables, the queue, and what a row
-means at a moment. Imports the store alone.
+means at a time. Imports only the store.
 
 A queued sandbox gets its container when the scenario's stock allows it, first come first served;
 who reads next, from any process and after any jump of the clock, settles that first and sees the

@@ -52,7 +52,7 @@ class Lent(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Whether its box was started anew since."""
+        """Whether its box was restarted since."""
         return self.fields["boot"] != f"boot-{int_of(self.folder.parents[2] / 'boots')}"
 
     @property
@@ -79,7 +79,7 @@ def folder(store: Store, box: Box) -> Path:
 
 
 def boots(store: Store, box: Box) -> int:
-    """How often it was started anew."""
+    """How often it was restarted."""
     return int_of(root(store) / box.name / "boots")
 
 
@@ -89,7 +89,7 @@ def int_of(file: Path) -> int:
 
 
 def reboot(store: Store, box: Box) -> None:
-    """Starts it anew: what ran there is lost."""
+    """Restarts it: what ran there is lost."""
     (folder(store, box) / "boots").write_text(str(boots(store, box) + 1))
 
 

@@ -1,4 +1,4 @@
-"""What `gpus rehearse` can see and do here: leases, boxes, a box that is started anew."""
+"""What `gpus rehearse` can see and do here: leases, boxes, a box that is restarted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def methods() -> frozenset[str]:
 
 
 def preemptible() -> frozenset[str]:
-    """The kinds of capacity that can be taken back: a box can be started anew."""
+    """The kinds of capacity that can be taken back: a box can be restarted."""
     return frozenset({ON_DEMAND})
 
 
@@ -65,8 +65,8 @@ def running(store: Store) -> tuple[RehearsedMachine, ...]:
 
 
 def preempt(store: Store, name: str) -> int:
-    """Starts the box of the lease of this name anew, which ends whatever ran there; how many leases
-    of this name that were.
+    """Starts the box of the lease of this name again, which ends whatever ran there; how many
+    leases of this name that were.
     """
     hit = [
         each.box for each in boxes.lent(store) if each.fields["name"] == name and not each.is_lost

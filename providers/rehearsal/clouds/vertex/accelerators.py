@@ -3,7 +3,7 @@ server's and not the adapter's. Pure, imports nothing.
 
 Source: Google's discovery document aiplatform v1, revision 20261106: its accelerator types and
 locational endpoints, those where Compute Engine has GPUs. me-central2 is left out: it is open to
-chosen customers alone.
+only chosen customers.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Job(NamedTuple):
     gone: float
 
     def state(self, now: float) -> str:
-        """The state at a moment."""
+        """The state at a time."""
         return status_at(self.timeline, now)
 
     @property
@@ -149,9 +149,7 @@ class Jobs:
     # Stock
 
     def free(self, job: Job, at: float) -> int:
-        """How many machines of this kind the region can give at a moment,
-        this job's own left out.
-        """
+        """How many machines of this kind the region can give at a time, this job's own left out."""
         line = self.store.stock(
             PROVIDER,
             job.region,
