@@ -259,8 +259,8 @@ def test_b46_a_service_is_deployed_priced_changed_in_place_and_stopped(project) 
     made = project("serve-modal")
     shown = " ".join(made.preview().split())
     assert (
-        "idle floor: 1 always runs, $0.8061/h 24 h a day" in shown
-        and "busy hour: $0.8061/h a container, at most 3" in shown
+        "at least 1 container at any time: $0.8061/h" in shown
+        and "when busy: $0.8061/h a container, at most 3" in shown
     )
     said = made.up()
     first = made.cluster()["outputs"]

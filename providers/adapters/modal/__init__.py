@@ -124,7 +124,7 @@ def runs(
 
 def notes_for(candidate: Candidate, setup: Setup) -> Sequence[str]:
     """Upgrades and waits that the plan should tell of; of a job its worst case, of a service its
-    idle floor and its busy hour.
+    least and its busy hour.
     """
     from providers.adapters.modal import deployment, gpu, regions
 

@@ -345,21 +345,21 @@ def _service_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[
     most = chosen.most_containers
     one = None if candidate.micro_usd is None else candidate.micro_usd // most
     if one is None:
-        lines = ["neither the idle floor nor a busy hour has a known price"]
+        lines = ["neither the least nor a busy hour has a known price"]
     elif chosen.min_containers:
         floor = one * chosen.min_containers
         month = f"${usd(floor * HOURS_PER_MONTH):,.2f} a month"
         lines = [
-            f"idle floor: {chosen.min_containers} always runs, {per_hour(floor)} 24 h a day ="
-            f" ${usd(floor * 24):,.2f} a day, {month}"
+            f"at least {chosen.min_containers} container{'s' * (chosen.min_containers > 1)} at any"
+            f" time: {per_hour(floor)}, ${usd(floor * 24):,.2f} a day, {month}"
         ]
     else:
         lines = [
-            "idle floor: $0.00/h, nothing runs without requests; one container is started first to"
-            " prove that there is capacity"
+            "without requests nothing runs: $0.00/h; one container is started first to prove that"
+            " there is capacity"
         ]
     if one is not None:
-        busy = f"busy hour: {per_hour(one)} a container, at most {most}: {per_hour(one * most)}"
+        busy = f"when busy: {per_hour(one)} a container, at most {most}: {per_hour(one * most)}"
         lines.append(f"{busy}; idle ones end after {chosen.scaledown_window_s}s")
     if setup.expose == "public":
         lines.append(Costs("the URL is open to everybody, and requests start containers"))

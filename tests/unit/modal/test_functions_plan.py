@@ -57,8 +57,8 @@ def test_b46_the_warm_floor_is_priced_24_hours_a_day() -> None:
     made = plan(spec.ask(), setup=spec.setup(), use_journal=False)
     assert present(made.best).micro_usd == 2_418_282
     text = " ".join(render.as_text(made).split())
-    assert "idle floor: 1 always runs, $0.8061/h 24 h a day = $19.35 a day, $588.45 a month" in text
-    assert "busy hour: $0.8061/h a container, at most 3: $2.42/h" in text
+    assert "at least 1 container at any time: $0.8061/h, $19.35 a day, $588.45 a month" in text
+    assert "when busy: $0.8061/h a container, at most 3: $2.42/h" in text
     dear = declared(
         "service", section={"min_containers": 1, "max_containers": 3}, max_price_per_hour=2.4
     )
