@@ -133,7 +133,7 @@ def _over(base: OfferTable, _folder: str, files: tuple[tuple[str, int, int], ...
         except (OSError, ValueError) as error:
             warnings.append(
                 f"{path_of(provider)}: wanted refreshed prices, found {error}; the bundled ones"
-                f" are used; `gpus prices refresh {provider}` writes it anew"
+                f" are used; `gpus prices refresh {provider}` writes it again"
             )
     names = ("provider", "machine_type", "gpu_type", "gpu_count", "region", "capacity")
     changed = ("node_micro_usd", "price_as_of", "price_source", "parts")

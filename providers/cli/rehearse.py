@@ -64,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
         converge.converge(store)
         found = state(store) if options.json or not said else {}
     except sqlite3.Error as error:
-        todo = remedy(error, f"move {home() / 'rehearsal.db'} away to begin anew")
+        todo = remedy(error, f"move {home() / 'rehearsal.db'} away to start over")
         raise GpusError(f"the rehearsal store cannot be used ({error}); {todo}") from error
     if options.json:
         import json

@@ -38,7 +38,7 @@ it cannot, they wait for the next replacement: no machine is given up for them.
 """
 IDENTITY = {
     "world": "another world",
-    "owner": "the stack's ownership is made anew",
+    "owner": "the stack's ownership is made again",
     "cluster": "another name",
     "kind": "another kind",
 }

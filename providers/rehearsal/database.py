@@ -67,7 +67,7 @@ class Database:
                 if found != VERSION:
                     text = (
                         f"the rehearsal store is of version {found}, and this is version {VERSION};"
-                        " move it away to begin anew"
+                        " move it away to start over"
                     )
                     raise OSError(errno.EINVAL, text, str(self.path))
             except sqlite3.DatabaseError as error:
@@ -77,7 +77,7 @@ class Database:
                     error.sqlite_errorcode not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
                     or attempt == 249
                 ):
-                    todo = remedy(error, "move it away to begin anew")
+                    todo = remedy(error, "move it away to start over")
                     raise OSError(
                         errno.EIO,
                         f"the rehearsal store cannot be used ({error}); {todo}",

@@ -34,7 +34,7 @@ def test_a_workload_over_machines_of_which_one_is_lost_is_not_noted_as_started(r
     edited = lab.wanted({**JOB_OF_TWO, "workload": NEW})
     with pytest.raises(errors.GpusError, match=r"1 of 2 machines are left.*no edit was applied"):
         lab.update(seen, edited)
-    assert not any("started anew" in text for text in lab.said)
+    assert not any("restarted" in text for text in lab.said)
     labelled = lab.update(seen, lab.wanted({**JOB_OF_TWO, "labels": {"team": "x"}}))
     assert dict(labelled.applied)["work"] == dict(seen.applied)["work"]
 
@@ -47,4 +47,4 @@ def test_the_replicas_that_are_left_get_another_workload(rig) -> None:
     after = lab.update(seen, lab.wanted({**TWO_REPLICAS, "workload": workload}))
     assert (after.status, after.reasons) == ("degraded", ())
     assert dict(after.applied)["work"] != dict(seen.applied)["work"]
-    assert any("1 of 1 replicas are started anew" in text for text in lab.said)
+    assert any("1 of 1 replicas are restarted" in text for text in lab.said)

@@ -194,7 +194,7 @@ def test_a_machine_that_a_killed_run_made_without_a_workload_is_not_adopted_for_
     assert working.handles != bare.handles and work(working)
     assert [node.handle for node in lab.alive()] == list(working.handles)
     again = asyncio.run(operations.create(lab.world, lab.wanted(FIRST), "g3"))
-    assert again.handles == working.handles and not any("started anew" in text for text in lab.said)
+    assert again.handles == working.handles and not any("restarted" in text for text in lab.said)
 
 
 def test_a_workload_for_an_imported_machine_is_said_not_to_run(rig) -> None:

@@ -96,7 +96,7 @@ def test_b45_replace_node_never_passes_the_cap(lab) -> None:
     world = lab.world()
     after = run(operations.update(world, seen, want))
     assert {node.zone for node in lab.alive} == {"north-b"} and len(after.handles) == 3
-    assert lab.said("sells nothing more beside the rest of it, so all of it is placed anew")
+    assert lab.said("sells nothing more beside the rest of it, so all of it is bought again")
 
 
 def test_b45_a_machine_that_remains_of_a_loss_goes_first(lab) -> None:

@@ -67,7 +67,7 @@ def test_an_edit_of_the_folder_is_sent_and_the_workload_started_anew(rig, projec
     assert after.handles == record.handles
     assert (folder / "train.py").read_text() == "print('v2')\n"
     assert (folder / "out").read_text() == "3 epochs"
-    assert lab.said[-1] == "t: what runs there was started anew"
+    assert lab.said[-1] == "t: what runs there was restarted"
     said = len(lab.said)
     assert lab.update(after, lab.wanted(declared(project))).handles == record.handles
     assert not any("sends" in line for line in lab.said[said:])

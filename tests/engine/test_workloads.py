@@ -247,7 +247,7 @@ def test_an_edit_of_the_workload_runs_it_anew_on_the_held_machine(provider, rig)
     after = lab.update(record, edited)
     assert after.handles == record.handles
     assert dict(after.applied)["work"] != dict(record.applied)["work"]
-    assert any("started anew" in text for text in lab.said)
+    assert any("restarted" in text for text in lab.said)
     assert lab.read(after).status == "running"
     lab.store.advance(60)
     assert lab.read(after).status == "ended"

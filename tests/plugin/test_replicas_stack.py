@@ -23,6 +23,6 @@ def test_replicas_are_planned_and_edited_one_after_the_other(project) -> None:
     assert "1 of 3 replicas run the new workload, the others the previous one" in said
     made.edit("wait: 1s", "wait: 30m")
     said = made.up()
-    assert "1 of 3 replicas are started anew" in said and "3 of 3 replicas" in said
+    assert "1 of 3 replicas are restarted" in said and "3 of 3 replicas" in said
     assert [each["name"] for each in made.machines()] == machines
     made.destroy()

@@ -79,7 +79,7 @@ def test_plan_says_in_one_line_that_it_waits_where_all_is_sold_out(servicer) -> 
     )
     diffed(servicer, {**inputs, "ttl": "9h"}, over, inputs)
     text = result(plan(servicer, urn=URN))["text"]
-    assert "\nbuys" in text and "looks for train anew, of which nothing runs" in text
+    assert "\nbuys" in text and "looks for train again, of which nothing runs" in text
 
 
 def test_the_plan_of_what_runs_says_what_changes(servicer) -> None:

@@ -414,7 +414,7 @@ class CloreAdapter(OffersByAsk, KeylessMarket, OwnAccount, Remarks):
         if not self._memory.relabel(nodes.order_of(handle), generation):
             message = (
                 f"clore: wanted to take over {handle.native_id}, found that this machine does not"
-                " know it; `pulumi destroy` removes it, and `up` then buys anew; or run `up` where"
+                " know it; `pulumi destroy` removes it, and `up` then buys again; or run `up` where"
                 " it was made"
             )
             raise Unsupported(message, provider=self.name, code="not-known-here", block_s=0.0)

@@ -147,7 +147,7 @@ TABLE: tuple[Row, ...] = (
         errors.BadCredentials,
         EVERYTHING,
         "the key was refused",
-        "set CLORE_API_KEY anew",
+        "set CLORE_API_KEY again",
         source=_SEEN,
     ),
     # Seen as text "error code: 1010" from the front: before any work.

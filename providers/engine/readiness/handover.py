@@ -129,7 +129,7 @@ async def rerun(
     looker = key_probe(world, record.owner, record.cluster, pinned=True)
     if looker is None:
         raise GpusError(
-            "wanted to log in and start it anew, found no key of this cluster on this machine"
+            "wanted to log in and restart it, found no key of this cluster on this machine"
         )
     text, path = (
         (begun.script, BOOT_SCRIPT)
@@ -142,7 +142,7 @@ async def rerun(
         there = beside(begun.script)
         await send(world, record.cluster, begun.program.workdir, nodes, looker.line, there)
 
-    async def anew(node: Node) -> str:
+    async def again(node: Node) -> str:
         line = looker.line(node)
         if line is None or not line.stand_in:
             why = await _why_not(None if line is None else begun_by(line, path, text))
@@ -154,7 +154,7 @@ async def rerun(
             open_store().set_work(node.handle.native_id, text)
         return why and f"wanted to start the new workload on {node.name}, found {why}"
 
-    said = await asyncio.gather(*map(anew, nodes))
+    said = await asyncio.gather(*map(again, nodes))
     if problem := next(filter(None, said), ""):
         raise GpusError(problem)
 

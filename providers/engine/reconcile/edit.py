@@ -101,7 +101,7 @@ async def edit(
         record = await _begun(world, record, spec, setup, program, stop, started=starts)
         if record.reasons:
             return record
-        world.report("info", f"{record.cluster}: what runs there was started anew")
+        world.report("info", f"{record.cluster}: what runs there was restarted")
         if "script" in able.in_place:
             change["script"] = setup
     if change:
@@ -236,7 +236,7 @@ def _check_whole(record: ClusterRecord, *, replicated: bool) -> None:
         return
     raise GpusError(
         f"{record.cluster}: its workload runs over {record.placement.nodes} machines together, and"
-        f" {record.detail}: it is not started anew, and no edit was applied. Set on_loss:"
+        f" {record.detail}: it is not restarted, and no edit was applied. Set on_loss:"
         f" replace-all, or run {rerun_command(record.cluster)}, for new machines"
     )
 
@@ -274,7 +274,7 @@ async def _write(
         await repeated(world, adapter.name, adapter.update, handle, change)
     if "service" in change:
         nodes = await repeated(world, adapter.name, adapter.observe, record.handles)
-        # How many containers it may have, and so what it may cost, is among what was declared anew.
+        # How many containers it may have, and so its price, is among what was declared again.
         where = record.placement._replace(nodes=1)
         price = await price_of(world, spec.ask, where, nodes[0], None)
         record = record._replace(machines=tuple(nodes), price=price)

@@ -178,9 +178,9 @@ def looks_again(case: PreviewCase) -> str:
 
 
 def given_up(case: PreviewCase) -> str:
-    """That nothing is asked, and what looks anew."""
+    """That nothing is asked, and what looks again."""
     why = f" ({case.record.detail})" if case.record.detail else ""
-    return f"{NOTHING}: gave up{why}; an edit, or {rerun_command(case.record.cluster)}, looks anew"
+    return f"{NOTHING}: gave up{why}; an edit, or {rerun_command(case.record.cluster)}, looks again"
 
 
 # What a replacement takes away
@@ -228,7 +228,7 @@ def replaced_ended(case: PreviewCase) -> str:
 
 def looks_anew(case: PreviewCase) -> str:
     """Nothing goes for it."""
-    return f"looks for {case.record.cluster} anew, of which nothing runs"
+    return f"looks for {case.record.cluster} again, of which nothing runs"
 
 
 def replaced_done(case: PreviewCase) -> str:

@@ -102,7 +102,7 @@ async def wait(case: UpdateCase) -> ClusterRecord:
 async def redeploy(case: UpdateCase) -> ClusterRecord:
     """Redeploys the service in place."""
     drifted = next(node.drift for node in case.after.machines if node.drift)
-    case.report("warning", f"{drifted}; deploying it anew")
+    case.report("warning", f"{drifted}; redeploying it")
     # What was written last is not there any more: it is written again.
     applied = tuple(pair for pair in case.after.applied if pair[0] != "service")
     after = case.after._replace(reasons=(), applied=applied)
@@ -145,7 +145,7 @@ async def repair(case: UpdateCase) -> ClusterRecord:
         case.report(
             "warning",
             f"{case.before.provider} sells nothing more beside the rest of it, so all of it is"
-            " placed anew",
+            " bought again",
         )
     if any(node.status == DRIFTED for node in case.after.machines):
         return await replace(case)
@@ -276,7 +276,7 @@ def _refuse_stop(case: UpdateCase) -> None:
     if case.stops and (case.after.reasons or failed or not _there(case)):
         raise GpusError(
             f"{case.before.cluster}: wanted it stopped, found it {_found(case)}; set state: running"
-            " to have it placed anew, or destroy it"
+            " to have it bought again, or destroy it"
         )
 
 

@@ -32,7 +32,7 @@ class WorkloadEdit(NamedTuple):
     later: str = ""
 
 
-def anew(case: WorkloadCase) -> WorkloadEdit:
+def restarts(case: WorkloadCase) -> WorkloadEdit:
     """Restarts it on the present machines, if they were made for a workload."""
     record = case.record
     if record.kind != "machine" or case.wanted == works(record):
@@ -48,7 +48,7 @@ def anew(case: WorkloadCase) -> WorkloadEdit:
 
 def once_it_runs(case: WorkloadCase) -> WorkloadEdit:
     """Nobody logs in to a stopped machine: it waits until the machine is started again."""
-    found = anew(case)
+    found = restarts(case)
     if found.replaces or found.later or not case.stops or not works(case.record):
         return found
     return WorkloadEdit(later="the new workload is started once `state: running` starts it again")

@@ -44,7 +44,7 @@ async def place_anew(
     """Deletes what is left of it, confirmed, and buys again under the same generation: the id is
     the cluster's, not the machine's.
     """
-    world.report("info", f"{record.cluster}: {why}; releasing what is left, then placing it anew")
+    world.report("info", f"{record.cluster}: {why}; releasing what is left, then buying it again")
     left = await release_all(world, record, (*record.handles, *record.leftovers))
     if not left.clean:
         return stuck(record, left)

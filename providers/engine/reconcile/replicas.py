@@ -109,7 +109,7 @@ async def rolled(
             )
             applied = {**dict(record.applied), WORK: UNTOLD, UNTOLD: "yes"}
             return record._replace(reasons=(reason,), applied=tuple(sorted(applied.items())))
-        world.report("info", f"{record.cluster}: {number + 1} of {total} replicas are started anew")
+        world.report("info", f"{record.cluster}: {number + 1} of {total} replicas are restarted")
     return record
 
 
@@ -187,6 +187,6 @@ def _nothing_there(after: ClusterRecord, well: int) -> ClusterRecord:
     reason = (
         f"degraded: {well} of {place.nodes} replicas serve, and {after.provider} sells nothing more"
         f" in {place.region}; the next `up` asks again,"
-        f" {rerun_command(after.cluster)} places all of them anew"
+        f" {rerun_command(after.cluster)} places all of them again"
     )
     return after._replace(reasons=(reason,))

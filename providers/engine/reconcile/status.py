@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 REPLACE_ALL, REPLACE_NODE, REPORT = "replace-all", "replace-node", "report"
 """What is done when some of several machines are lost: the declaration's `on_loss`."""
 _LOSS_DOES = {
-    REPLACE_ALL: "releases the rest and places it anew",
+    REPLACE_ALL: "releases the rest and buys it again",
     REPLACE_NODE: "gets what is lost again in the same place, beside the rest",
 }
 
@@ -110,7 +110,7 @@ def _all_healthy(record: ClusterRecord, nodes: Sequence[Node], on_loss: str) -> 
             reasons=("queued: waits in the cloud's queue; the next `up` waits on",),
         )
     if drifted := [node.drift for node in nodes if node.drift]:
-        reason = f"drifted: {drifted[0]}; the next `up` deploys it anew"
+        reason = f"drifted: {drifted[0]}; the next `up` redeploys it"
         return record._replace(status=status_of(nodes), machines=tuple(nodes), reasons=(reason,))
     if len(nodes) != record.placement.nodes:
         return _degraded(record, nodes, on_loss)

@@ -137,7 +137,7 @@ def _reasons(order: Order, options: Options) -> list[str]:
             " account"
         )
     if order.joins:
-        found.append("a job takes no further node; it is placed anew as a whole")
+        found.append("a job takes no further node; it is bought again as a whole")
     return found
 
 
