@@ -101,12 +101,13 @@ def with_words(message: str, words: str) -> str:
 
 def in_words(path: str) -> str:
     """A property path as people say it: `the second fallback` for `fallback[1]`, `train: spot of
-    the first fallback` for `train.fallback[0].spot`; any other as it is.
+    the first fallback` for `train.fallback[0].spot`, only `providers` for `providers[0]`.
     """
     if "[" not in path:
         return path
     import re
 
+    path = re.sub(r"\b(providers|regions)\[\d+\]$", r"\1", path)
     found = re.fullmatch(
         r"((?P<whole>.+)\.)?(?P<list>fallback|gpu)\[(?P<at>\d)\](\.(?P<rest>.+))?",
         path,

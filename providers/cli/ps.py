@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def ps(options: argparse.Namespace) -> int:
-    """Lists what is held ad hoc, in every world that something was bought in, and what the journal
+    """Lists what runs ad hoc, in every world that something was bought in, and what the journal
     knows of stacks; 0. SpecError for no stack.
     """
     found = (
@@ -63,7 +63,7 @@ def ps(options: argparse.Namespace) -> int:
             print()
     if not found:
         if not options.stack:
-            _say("nothing is held ad hoc; `gpus run GPU --name NAME --keep` gets something")
+            _say("nothing runs ad hoc; `gpus run GPU --name NAME --keep` gets something")
         elif not stacks:
             did = "ran" if options.all else "runs"
             more = "" if options.all else "; --all shows what has ended"

@@ -10,7 +10,7 @@ from providers.catalog import names
 from providers.model.ask import SPOT
 from providers.model.money import per_hour
 from providers.model.note import COSTS, STOPS, urgency
-from providers.planner import outlook, render, rules, suggest
+from providers.planner import outlook, refusals, render, rules, suggest
 from providers.planner.describe import capacity_text, place_text, run_text, work_text
 from providers.planner.summary import ProviderRow, summarize
 
@@ -207,18 +207,13 @@ def _more(candidate: Candidate) -> str:
 
 
 def _passed_over(plan: Plan, chosen: int) -> str:
-    """The choices before the one that is taken, of which no place is acceptable, and by which
-    rules.
-    """
+    """The choices before the one that is taken, of which no place is acceptable, and why."""
     texts = []
     acceptable = {each.entry for each in plan.candidates}
     told = suggest.left_out(plan)
     for index, entry in enumerate(plan.ask.entries[:chosen]):
         if index in acceptable or entry.path in told:
             continue
-        counts = plan.counted(index)
-        why = ", ".join(f"{count:,} by {name}" for name, count in counts.items())
-        texts.append(
-            f"{rules.title(entry)}:{entry.gpu_count} ({f'refused: {why}' if why else 'no place'})"
-        )
+        why = refusals.in_words(plan, index) or "no place"
+        texts.append(f"{rules.title(entry)}:{entry.gpu_count} ({why})")
     return ", ".join(texts)

@@ -15,9 +15,45 @@ if TYPE_CHECKING:
     from providers.planner.plan import Plan
 
 
-def in_words(plan: Plan) -> str:
-    """`12 by price-cap, 3 by sold`: the refusals that could have mattered; empty for nothing."""
-    return ", ".join(f"{count:,} by {rule}" for rule, count in plan.counted().items())
+WORDS = {
+    "gpu": "of another GPU",
+    "gpu-count": "with another number of GPUs",
+    "gpu-memory": "with less GPU memory than this model has",
+    "fit": "too small for what runs there",
+    "capacity": "sold in another way",
+    "sold": "not for sale now",
+    "region": "in other regions",
+    "volume": "away from its volumes",
+    "provider": "at other providers",
+    "marketplace": "at strangers' hosts",
+    "adapter": "that cannot be ordered here",
+    "kind": "where it cannot be this kind",
+    "reach": "that cannot be reached as asked",
+    "nodes": "with too few nodes",
+    "ttl": "with too short a life",
+    "registry": "that cannot sign in to the image's registry",
+    "secret": "without a reference for a secret",
+    "checkpoint": "that cannot keep its checkpoints",
+    "mount": "that cannot mount its buckets",
+    "disk": "with too small a disk",
+    "driver": "with too old a driver",
+    "configured": "without credentials",
+    "orderable": "that cannot be ordered yet",
+    "price-known": "without a known price",
+    "price-doubt": "at a suspect price",
+    "price-cap": "above the price cap",
+    "enabled": "closed to the account",
+    "blocked": "refused recently",
+}
+"""What the offers are that a rule refused, by its name."""
+
+
+def in_words(plan: Plan, entry: int | None = None) -> str:
+    """`12 above the price cap, 3 not for sale now`: the refusals that could have mattered, of one
+    choice if given; empty for nothing.
+    """
+    counts = plan.counted(entry)
+    return ", ".join(f"{count:,} {WORDS[rule]}" for rule, count in counts.items())
 
 
 class Example(NamedTuple):

@@ -96,7 +96,7 @@ def hints(plan: Plan) -> list[str]:
             does = (
                 "spot: prefer would do: from"
                 if cap is None or (least.micro_usd or 0) <= cap
-                else "spot too is dearer:"
+                else "spot is above the cap too:"
             )
             out.append(f"{does} {per_hour(least.micro_usd)}, {place_text(least)}")
     # A host that somebody has: said where nothing else would help.

@@ -214,7 +214,7 @@ def test_a_killed_process_is_found_and_released_from_another(when, capfd) -> Non
     assert main.main(["release", "job"]) == 0
     assert machines() == []
     capfd.readouterr()
-    assert main.main(["ps"]) == 0 and "nothing is held" in capfd.readouterr().out
+    assert main.main(["ps"]) == 0 and "nothing runs" in capfd.readouterr().out
 
 
 def test_a_script_that_lets_an_error_fall_shows_its_own_line_and_the_whole_message(

@@ -83,7 +83,7 @@ def test_what_is_sold_out_is_waited_for_and_bought_once(
     assert len(bought["handles"]) == 1 and orders(experiment) == tried + 1
     asyncio.run(engine.destroy())
     assert engine.state == {}
-    assert main(["ps"]) == 0 and capsys.readouterr().out.startswith("nothing is held")
+    assert main(["ps"]) == 0 and capsys.readouterr().out.startswith("nothing runs")
 
 
 def test_commands_of_a_cluster_that_waits_say_since_when(

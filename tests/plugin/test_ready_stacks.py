@@ -125,7 +125,7 @@ def test_a_declared_cluster_is_in_the_hand(project) -> None:
     assert (made.folder / "back").read_text() == "print('trained')"
     assert "nothing boots here" in made.gpus("logs", "serve", "-s", "serve-l4")
     shown = made.gpus("ps")
-    assert "serve-l4" in shown and "nothing is held ad hoc" in shown
+    assert "serve-l4" in shown and "nothing runs ad hoc" in shown
     (row,) = json.loads(made.gpus("ps", "-s", "serve-l4", "--json"))
     assert (row["name"], row["stack"], row["gpu_type"], row["status"]) == (
         "serve",

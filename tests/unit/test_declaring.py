@@ -146,7 +146,7 @@ BAD: dict[str, Any] = {
     "a-count-that-nobody-sells": ({"gpu": "L4:3", "providers": ["gcp"]}, ["gpu"]),
     "an-unknown-region": (
         {"gpu": "L4:1", "providers": ["gcp"], "regions": ["mars"]},
-        ["regions[0]"],
+        ["regions"],
     ),
     "an-unknown-option": (
         {"gpu": "L4:1", "options": {"gcp": {"contaner": "x"}}},

@@ -53,7 +53,7 @@ def told(raw: object) -> str:
         ({"providers": "cheapest"}, "leave providers out"),
         ({"providers": "google"}, "write providers: [gcp]"),
         ({"providers": "Amazon, google"}, "write providers: [aws, gcp]"),
-        ({"providers": ["amazon"]}, "providers[0]: wanted a known provider, found 'amazon'; write aws"),
+        ({"providers": ["amazon"]}, "providers: wanted a known provider, found 'amazon'; write aws"),
         ({"providers": {"gcp": True}}, "write providers: [gcp]"),
         ({"provider": "google"}, "write providers: [gcp]"),
         ({"region": "us-east-1a"}, "write regions: [us-east-1]"),

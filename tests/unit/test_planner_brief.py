@@ -11,7 +11,7 @@ from providers.model.note import Costs, Stops
 from providers.model.offer import AT_MOST, Offer
 from providers.model.place import Block, Scope
 from providers.model.workload import Task, Workload
-from providers.planner import brief, render
+from providers.planner import brief, refusals, render, rules
 from providers.planner.plan import make
 from providers.planner.summary import CurrentCost
 
@@ -142,7 +142,12 @@ def test_choices_that_were_passed_over_say_by_which_rules() -> None:
     entries = (Choice("H200", 8), Choice("H100", 8))
     dear = [*OFFERS, offer("alpha", "a-1", 50)._replace(gpu_type="H200")]
     text = brief.as_text(plan(dear, entries=entries, max_price_micro_usd=40_000_000), 200)
-    assert "instead of  H200:8 (refused: 1 by price-cap)" in text.splitlines()
+    assert "instead of  H200:8 (1 above the price cap)" in text.splitlines()
+
+
+def test_every_rule_says_in_words_what_it_refuses() -> None:
+    """No screen shows a rule's name where its words are shown."""
+    assert tuple(refusals.WORDS) == rules.NAMES
 
 
 def test_a_choice_that_is_only_dearer_was_not_passed_over() -> None:

@@ -113,8 +113,8 @@ def notes(gpu_type: str, count: int, *, exact: bool = False) -> tuple[str, ...]:
         )
     if count > LONG_WAIT_ABOVE:
         lines.append(
-            f"Modal queues instead of refusing, and longer above {LONG_WAIT_ABOVE} GPUs: it counts"
-            " only once a container has started"
+            f"Modal queues instead of refusing, longer above {LONG_WAIT_ABOVE} GPUs: it is acquired"
+            " once a container has started"
         )
     if sold.note:
         lines.append(sold.note)
