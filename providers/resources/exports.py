@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pulumi
 
+from providers.model.placement import Placement
 from providers.model.workload import here
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> pulumi.Output[dic
     )
     fields: dict[str, pulumi.Output[Any]] = {
         "status": cluster.status,
-        "where": place.apply(lambda part: " ".join(filter(None, (part[0], part[1] or part[2])))),
+        "where": place.apply(lambda part: _where(*part)),
         "gpu": gpu.apply(lambda part: _gpu(*part)),
         "price_usd_per_hour": (
             pulumi.Output.all(cluster.status, cluster.price_usd_per_hour).apply(
@@ -92,6 +93,11 @@ def summary(cluster: GpuCluster, *, token_output: str = "") -> pulumi.Output[dic
         **({"try": tried} if token_output else {}),
     }
     return _known({**fields, "status": or_planned(cluster.status)})
+
+
+def _where(provider: str | None, zone: str | None, region: str | None) -> str:
+    placed = Placement(zone=zone or "", region=region or "")
+    return " ".join(filter(None, (provider, placed.where)))
 
 
 def or_planned(field: pulumi.Output[Any]) -> pulumi.Output[Any]:
