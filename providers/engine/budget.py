@@ -219,6 +219,10 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
     """
     spells = dict(ledger.spells)
     for spell in known:
+        size, at, _ = spell.generation.partition("@")
+        if spell.is_volume and at:
+            # As older versions wrote it, without its place.
+            spells.pop(spell._replace(generation=size).key, None)
         is_new = spell.key not in spells
         # A volume that costs on is in no sum, however long ago it was made.
         costs_on = spell.is_volume and not spell.ended_at
@@ -243,12 +247,13 @@ def with_ends(spells: Iterable[Charge], now: float) -> dict[str, Charge]:
     ended.
     """
     found = {spell.key: spell for spell in spells}
-    by_cluster: dict[str, list[Charge]] = {}
+    # A cluster runs once at a time; a volume once at its place, which follows its size.
+    runs: dict[tuple[str, str], list[Charge]] = {}
     hourly = [spell for spell in found.values() if not spell.is_beside]
     # A volume that was made larger at once began twice within one second.
     for spell in sorted(hourly, key=lambda item: (item.launched_at, not item.ended_at)):
-        by_cluster.setdefault(spell.cluster, []).append(spell)
-    for run in by_cluster.values():
+        runs.setdefault((spell.cluster, spell.generation.partition("@")[2]), []).append(spell)
+    for run in runs.values():
         for previous, later in pairwise(run):
             if not previous.ended_at:
                 found[previous.key] = previous._replace(ended_at=later.launched_at)

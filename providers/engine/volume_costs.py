@@ -100,7 +100,7 @@ def charges(spells: Iterable[VolumeSpell]) -> tuple[Charge, ...]:
     return tuple(
         budget.Charge(
             f"{budget.VOLUME}{each.spec.name}",
-            str(each.spec.size_gib),
+            f"{each.spec.size_gib}@{each.spec.provider} {each.spec.place}".rstrip(),
             each.spec.provider,
             None if each.micro_usd is None else round(each.micro_usd / HOURS_PER_MONTH),
             each.began_at,

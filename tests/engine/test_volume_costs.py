@@ -246,10 +246,24 @@ def test_a_resize_within_a_second_counts_the_larger_volume_after_the_state_was_w
     )
     written = budget.write(merged(Ledger(), known, at + 1))
     ledger = merged(budget.read(written), known, at + 1)
-    assert {each.generation: bool(each.ended_at) for each in ledger.spells.values()} == {
-        "90": True,
-        "300": False,
-    }
+    sizes = {each.generation: bool(each.ended_at) for each in ledger.spells.values()}
+    assert sizes == {"90@gcp us-central1-a": True, "300@gcp us-central1-a": False}
+
+
+def test_two_volumes_of_one_name_count_each_in_what_a_stack_may_spend() -> None:
+    """Where a zone was edited and the data stayed, the first one costs on. An older version wrote
+    no place: what it wrote is not counted beside what the journal knows.
+    """
+    first = spell(began=BEGIN)
+    moved = spell(began=BEGIN + DAY)._replace(spec=DISK._replace(place="us-central1-b"))
+    known = volume_costs.charges([first, moved])
+    old = known[0]._replace(generation="200")
+    now = BEGIN + 2 * DAY
+    ledger = merged(Ledger({}, {old.key: old}), known, now)
+    assert [each.ended_at for each in ledger.spells.values()] == [0.0, 0.0]
+    assert budget.read(budget.write(ledger)).spells.keys() == ledger.spells.keys()
+    alone = Budget(100 * USD, merged(Ledger(), known[:1], now)).sums(now)
+    assert Budget(100 * USD, ledger).sums(now).running > 1.9 * alone.running
 
 
 def test_a_volume_older_than_what_was_folded_is_counted_when_it_is_first_known() -> None:
