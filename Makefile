@@ -23,7 +23,7 @@ test: ## all the set-up, then lint, types and every rule of the product
 
 test-full: ## the long tests: all runs through the real Pulumi engine, launchers, samples of the crash matrix
 	@$(PYTHON) .ci/setup.py --development
-	@$(ACTIVATE) && python -m pytest -m long
+	@$(ACTIVATE) && python -m pytest -m long --durations 15 --durations-min 20
 
 lint: style types ## style, types, who may import whom, and shellcheck of every shell program
 
