@@ -141,6 +141,10 @@ def test_an_order_asks_each_machine_three_times_and_a_release_once(rack, monkeyp
     assert sorted(asked) == [(name, verb) for name in made.names for verb in verbs]
     asked.clear()
     assert len(adapter.find("owner")) == len(adapter.observe(ticket.handles)) == 2
+    assert asked == []
+    adapter.observe(ticket.handles)  # Again: how are they by now?
+    assert sorted(asked) == [(name, "look") for name in made.names]
+    asked.clear()
     for handle in ticket.handles:
         adapter.delete(handle)
     assert [node.status for node in adapter.observe(ticket.handles)] == [GONE, GONE]

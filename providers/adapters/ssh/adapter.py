@@ -8,7 +8,6 @@ does not answer is unknown: neither free nor gone.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from providers.adapters.base import ConsoleLog, KeylessMarket, OffersByAsk, Remarks
 from providers.adapters.ssh import agent, offers, reading, transport
 from providers.adapters.ssh.errors import PROVIDER, error
+from providers.adapters.ssh.nodes import gone, handle_of, seen
 from providers.adapters.ssh.taking import Choice, all_or_none, at_once, secrets
 from providers.errors import (
     BadCredentials,
@@ -30,10 +30,7 @@ from providers.errors import (
 )
 from providers.model.machine import (
     GONE,
-    PREEMPTED,
-    RUNNING,
     STARTING,
-    STOPPING,
     CheckLine,
     Handle,
     Node,
@@ -44,7 +41,7 @@ from providers.model.worlds import LIVE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from providers.adapters.ssh.agent import Facts, Lease, Program
+    from providers.adapters.ssh.agent import Facts, Program
     from providers.adapters.ssh.inventory import Inventory, Machine
     from providers.model.ask import Ask
     from providers.model.machine import Order
@@ -54,9 +51,6 @@ MISSING = (
     "wanted an inventory of your machines, found none; write one and set ssh:inventory to its path"
     " (docs/providers/ssh.md)"
 )
-STATES = {"running": RUNNING, "starting": STARTING, "stopping": STOPPING, "lost": PREEMPTED}
-OVER = {"ended": "its time was over", "done": "what ran there is done"}
-"""How a lease ends that nobody released."""
 LATELY_S = 30.0
 """How long what a machine told of its cards serves an order."""
 
@@ -123,12 +117,12 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             self._told.ended(machine, began, facts)
         return facts
 
-    def _leases(self, machine: Machine) -> Facts:
+    def _leases(self, machine: Machine, token: str = "") -> Facts:
         """What a machine tells of its leases, and of the last one if that is over; it is not asked
-        again where it has told just now.
+        again where it has told just now. `token`: for whom, where it is for one lease.
         """
         last = self._last.get(machine, "")
-        return self._told.now(machine) or self._ask(machine, agent.program("look", last))
+        return self._told.now(machine, token) or self._ask(machine, agent.program("look", last))
 
     def _looks(
         self, machines: Sequence[Machine], program: Program
@@ -250,7 +244,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         told: dict[Handle, Facts] = {}
 
         def take(rank: int, choice: Choice) -> Handle | CloudError:
-            handle = _handle(choice.machine, order.token)
+            handle = handle_of(choice.machine, order.token)
             self._last[choice.machine] = order.token
             try:
                 program = agent.take(order, placed, rank, choice.cards, values)
@@ -324,9 +318,9 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         """The same, by what machines have `told` just now."""
         ttl_s = ticket.order.setup.ttl_s or 0
         nodes = at_once(lambda handle: self._begun(ttl_s, handle, told.get(handle)), ticket.handles)
-        if gone := [node for node in nodes if node.status == GONE and not node.ended]:
-            refusal = error("over", gone[0].zone, creating=True)
-            if len(gone) == len(nodes):
+        if over := [node for node in nodes if node.status == GONE and not node.ended]:
+            refusal = error("over", over[0].zone, creating=True)
+            if len(over) == len(nodes):
                 raise refusal
             rest = tuple(node.handle for node in nodes if node.status != GONE)
             raise HalfMade(
@@ -354,7 +348,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
                 ) from look
             lease = look.facts.lease(order.token) if look.facts is not None else None
             if lease is not None:
-                handles[lease.number("rank")] = _handle(look.machine, order.token)
+                handles[lease.number("rank")] = handle_of(look.machine, order.token)
         if not handles:
             return None
         made = tuple(handle for _, handle in sorted(handles.items()))
@@ -381,7 +375,7 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
             return over
         # As `find` asks it, and other clusters do; of another lease that is over it tells nothing.
         self._last[machine] = token
-        facts = self._leases(machine)
+        facts = self._leases(machine, token)
         if facts.lease(token) is None and facts.over[0] != token:
             facts = self._ask(machine, agent.program("look", token))
         return self._said(handle, facts)
@@ -401,27 +395,26 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         machine, token = self._of(handle)
         lease = facts.lease(token)
         if lease is not None:
-            return _seen(machine, lease)
+            return seen(machine, lease)
         why = facts.over[1] if facts.over[0] == token else ""
-        detail = OVER.get(why, f"{machine.name} has no such lease")
-        gone = Node(handle, token, GONE, detail=detail, zone=machine.name, ended=why in OVER)
+        node = gone(machine, token, why)
         if why:
-            self._over[handle] = gone
-        return gone
+            self._over[handle] = node
+        return node
 
     def find(self, owner: str, cluster: str = "", generation: str = "") -> Sequence[Node]:
         """Every lease with that label. Raises Transient while a machine does not answer."""
         if self._inventory is None or self._untouched():
             return []
         wanted = {"owner": owner, "cluster": cluster, "generation": generation}
-        nodes, machines = [], self._machines()
+        found, machines = [], self._machines()
         for machine, facts in zip(machines, at_once(self._leases, machines), strict=True):
-            nodes += [
-                _seen(machine, lease)
+            found += [
+                seen(machine, lease)
                 for lease in facts.leases
                 if all(not word or lease.fields.get(key) == word for key, word in wanted.items())
             ]
-        return nodes
+        return found
 
     def log(self, handle: Handle) -> str:
         """The end of what runs there wrote, also after the lease."""
@@ -466,42 +459,8 @@ class Ssh(OffersByAsk, KeylessMarket, ConsoleLog, Remarks):
         return machine, token
 
 
-def _handle(machine: Machine, token: str) -> Handle:
-    return Handle(PROVIDER, f"{machine.name}/{token}")
-
-
 def _before(failed: CloudError) -> CloudError:
     """What an error of the look before an order means for the order: nothing was sent."""
     if isinstance(failed, RateLimited | Transient) and failed.scopes:
         return error(failed.code, failed.scopes[0].zone, creating=True, words=failed.words)
     return failed
-
-
-def _seen(machine: Machine, lease: Lease) -> Node:
-    fields = lease.fields
-    detail = "the machine was started anew" if lease.state == "lost" else ""
-    return Node(
-        _handle(machine, lease.token),
-        fields.get("name", lease.token),
-        STATES.get(lease.state, STARTING),
-        lease.label,
-        region=fields.get("region", ""),
-        zone=fields.get("zone", ""),
-        machine_type=fields.get("type", ""),
-        gpu_type=fields.get("gpu", ""),
-        gpu_count=int(lease.number("count")),
-        capacity=fields.get("capacity", ""),
-        internal_ip=machine.address or ("127.0.0.1" if machine.host == "local" else machine.host),
-        created_at=lease.number("created"),
-        detail=detail,
-        login=f"gpus ssh {lease.label.cluster}",
-    )
-
-
-def labels_of(lease: Lease) -> dict[str, str]:
-    """The labels on a lease; none where they cannot be read."""
-    try:
-        found = json.loads(lease.fields.get("labels") or "{}")
-    except ValueError:
-        return {}
-    return {str(name): str(word) for name, word in found.items()} if isinstance(found, dict) else {}

@@ -31,6 +31,7 @@ class Told:
         self._lock = threading.Lock()
         self._writes: dict[Machine, int] = {}
         self._facts: dict[Machine, tuple[float, Facts]] = {}
+        self._asked: dict[Machine, set[str]] = {}
 
     def began(self, machine: Machine, *, writes: bool) -> int:
         """A call that begins, for `ended`. One that writes ends what was told before."""
@@ -45,12 +46,19 @@ class Told:
         with self._lock:
             if self._writes.get(machine, 0) == call:
                 self._facts[machine] = (time.monotonic(), facts)
+                self._asked[machine] = set()
 
-    def now(self, machine: Machine) -> Facts | None:
-        """What it told, None where that was not just now."""
+    def now(self, machine: Machine, token: str = "") -> Facts | None:
+        """What it told, None where that was not just now. Who asks for the same lease (`token`) a
+        second time wants to know how it is by now.
+        """
         with self._lock:
             at, facts = self._facts.get(machine, (0.0, None))
-            return facts if time.monotonic() - at < JUST_NOW_S else None
+            asked = self._asked.setdefault(machine, set())
+            if token in asked or time.monotonic() - at >= JUST_NOW_S:
+                return None
+            asked |= {token} - {""}
+            return facts
 
 
 def shared(machine: Machine, question: str, ask: Callable[[], T]) -> T:
