@@ -67,6 +67,7 @@ def test_a_machine_at_each_cloud_takes_commands_and_ends(project, nodes, cloud) 
     """
     made = project()
     made.rehearse("nodes", "docker")
+    made.hurry()
     said = made.gpus(
         "run", "A100-80GB:8", "--provider", cloud, "--", "nvidia-smi -L; exit 3", code=3
     )
@@ -162,6 +163,7 @@ def test_a_stopped_machine_keeps_its_disk_and_one_whose_host_failed_comes_up_aga
     salt = made.file.read_text().partition("encryptionsalt")[2]
     made.file.write_text(f"{SMALL.format(cloud=cloud)}encryptionsalt{salt}")
     made.rehearse("nodes", "docker")
+    made.hurry()
     made.up()
     (name,) = nodes.running()
     nodes.call("exec", name, "touch", "/root/kept")
