@@ -15,6 +15,7 @@ from tests.crash.kills_moments import (
     LONG_S,
     MOMENTS,
     Watch,
+    make_room,
 )
 from tests.crash.kills_steps import (
     ASLEEP,
@@ -25,6 +26,7 @@ from tests.crash.kills_steps import (
     HANG_UP,
     LEFT_NOTHING,
     NAME,
+    NO_ROOM,
     ORDERLY,
     OTHER,
     REFRESH,
@@ -116,6 +118,8 @@ class Experiment:
         if self.step.world == "sold out at gcp":
             watch.store.set_stock("gcp", "", "", "", 0)
             watch.store.set_latency("gcp", "stockout", 0.0)
+        elif self.step.world == NO_ROOM:
+            watch.store.set_stock("gcp", "", "", "flex-start", 0)
         elif self.step.world == "preempted":
             from importlib import import_module
 
@@ -194,6 +198,8 @@ class Experiment:
     def slept(self, run: Run, plugins: list[int]) -> None:
         """The run sleeps while the same stack goes on from another home; then it wakes."""
         asleep(run, plugins, self.home / "rehearsal.db")
+        if self.step.world == NO_ROOM:
+            make_room(Watch(self.clone, self.point.cloud).store)
         try:
             first, self.clone = self.clone, self.elsewhere(self.clone.state)
             self.clone.declare({self.cluster: self.declared}, self.cloud.settings)
@@ -222,7 +228,7 @@ class Experiment:
         # 3.276): as after -9, the next command settles it.
         if (
             who != "int2"
-            and moment in (*WALKING, "running", "edit-sent", "edited", "look")
+            and moment in (*WALKING, "running", "turned", "edit-sent", "edited", "look")
             and len(here) > len(named)
         ):
             found = "; ".join(map(str, here))
@@ -243,6 +249,8 @@ class Experiment:
 
     def twisted(self) -> None:
         """What happens between the crash and the recovery."""
+        if self.step.world == NO_ROOM:
+            make_room(Watch(self.clone, self.point.cloud).store)
         if self.twist == "edited":
             self.declare(
                 {

@@ -29,6 +29,8 @@ LONG_S = 5.0
 """How long an operation at a cloud takes where the moment is while it is under way, in world
 seconds.
 """
+ROOM = "room"
+"""What the store notes once there is room for what is queued."""
 
 SEARCH = "instances.aggregatedList"
 """Google Cloud's, which the Ownership's delete asks whatever the stack's own cloud is."""
@@ -178,6 +180,26 @@ def _before_ownership(watch: Watch) -> None:
     watch.searches = [("delay", 1.5)] * (watch.cloud == "gcp") + [(LATE, HELD_S)]
 
 
+def _waits(watch: Watch) -> bool:
+    """Whether what was ordered is there, and has no machine yet."""
+    made = watch.machines()
+    return bool(made) and all(one.status == "PENDING" for one in made)
+
+
+def _turned(watch: Watch) -> bool:
+    """Makes room once the request is queued; then whether its machine runs."""
+    if _waits(watch) and watch.store.value(ROOM) != "yes":
+        make_room(watch.store)
+    made = watch.machines()
+    return bool(made) and all(_up(watch, one) for one in made)
+
+
+def make_room(store: Store) -> None:
+    """What is queued at Google becomes a machine."""
+    store.set_value(ROOM, "yes")
+    store.set_stock("gcp", "", "", "flex-start", None)
+
+
 MOMENTS = {
     "owned": Moment("the stack has its owner id, nothing else", _nothing, lambda w: w.owned()),
     "intent": Moment(
@@ -192,6 +214,16 @@ MOMENTS = {
         "the creating call is answered, the operation under way",
         _long("create"),
         lambda w: w.written("intent", ticket=True),
+    ),
+    "queued": Moment(
+        "the request waits in the cloud's queue",
+        _nothing,
+        lambda w: w.written("intent", ticket=True) and _waits(w),
+    ),
+    "turned": Moment(
+        "the queued request has become a machine that runs, and the plugin may not know it",
+        _nothing,
+        _turned,
     ),
     "running": Moment(
         "the machine runs, and the plugin has not seen it",

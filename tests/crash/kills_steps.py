@@ -18,7 +18,7 @@ EXIT_S = 60.0
 BAD = ("Traceback", "panic:", "goroutine ")
 STOPPED = "stopped by the user"
 LEFT_NOTHING = "nothing is left running"
-WALKING = ("intent", "made", "pending", "refused")
+WALKING = ("intent", "made", "pending", "refused", "queued")
 """Moments at which the purchase is half made: one interrupt must end it, and say so."""
 WHO = ("cli", "plugin", "both", "int", "int2", "term")
 """Who dies: killed with -9, or the CLI's group gets SIGINT once or twice, or the CLI SIGTERM."""
@@ -88,6 +88,9 @@ REFRESH = ("refresh", "--yes", "--skip-preview")
 DESTROY = ("destroy", "--yes", "--skip-preview")
 OTHER = "other"
 """In an edit: the cloud's other GPU."""
+NO_ROOM = "no room yet"
+"""What happens before a step: a request is queued until `make_room`, after the crash at the latest.
+"""
 LABELS = {"labels": {"team": "vision"}, "max_price_per_hour": 500}
 SERVICE = {
     "kind": "service",
@@ -139,6 +142,22 @@ STEPS = {
     "destroy-unrecorded": Step(
         ("delete-sent", "deleted"), first=False, words=DESTROY, world="unrecorded"
     ),
+    "up-queued": Step(
+        ("intent", "made", "queued", "turned"),
+        first=False,
+        edit={
+            "capacity": ["flex-start"],
+            "wait": "1h",
+            # The bundled prices have none for it.
+            "prices": {
+                "overrides": [
+                    {"provider": "gcp", "capacity": "flex-start", "price_usd_per_hour": 0.5}
+                ]
+            },
+        },
+        clouds=("gcp",),
+        world=NO_ROOM,
+    ),
 }
 TWISTS = {
     "edited": "the declaration is edited between the crash and the next up",
@@ -167,6 +186,13 @@ BESIDES = (
     ("gcp", "up", "running", "both", "moved"),
     ("aws", "up", "made", "both", "moved"),
     ("modal", "replace", "made", "both", "moved"),
+    ("gcp", "up-queued", "intent", "both"),
+    ("gcp", "up-queued", "made", "both"),
+    ("gcp", "up-queued", "queued", "both"),
+    ("gcp", "up-queued", "queued", "plugin"),
+    ("gcp", "up-queued", "queued", "both", "renamed"),
+    ("gcp", "up-queued", "turned", "both"),
+    ("gcp", "up-queued", "turned", "both", "renamed"),
 )
 
 

@@ -50,6 +50,17 @@ def test_a_run_that_slept_while_its_stack_went_on_elsewhere_leaves_one_machine(
     assert found.good, found.detail
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("moment", ["queued", "turned"])
+def test_a_request_in_google_s_queue_outlives_the_run_that_made_it(
+    moment: str, tmp_path: Path
+) -> None:
+    """Killed while it waits, or when it has become a machine: the next `up` has that one."""
+    found = run(Point("a", f"up-queued/{moment}/both", "gcp", 1), tmp_path / "point")
+    assert found.good, found.detail
+
+
 @pytest.mark.timeout(600)
 def test_what_a_killed_run_left_of_a_cluster_that_is_declared_no_more_is_released(
     tmp_path: Path,
