@@ -6,8 +6,6 @@ one run remembers for the next.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,36 +13,25 @@ from providers.catalog.offers import load
 from providers.catalog.table import table
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
+from providers.engine.journal.races import LEAST_S
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed
 from providers.model.ask import Ask, Capacity, Choice
 from providers.model.machine import Setup
-from providers.testing.clock import JumpingClock
 from tests.benchmarks.acquire_sides import Ran, Wish
 from tests.benchmarks.market import GCP, Row
 from tests.benchmarks.simulated_cloud import AWS, START, SimulatedCloud
 from tests.present import present
+from tests.virtual_time import VirtualClock, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from providers.catalog.table import OfferTable
     from providers.engine.runtime.world import World
-    from tests.benchmarks.market import Market, Pool
+    from tests.benchmarks.market import Machine, Market, Pool
 
 OWNER, CLUSTER = "owner", "train"
-
-
-class _Clock(JumpingClock):
-    """Calls under way at once, in threads, each move it."""
-
-    def __init__(self, now: float) -> None:
-        super().__init__(now)
-        self._lock = threading.Lock()
-
-    def advance(self, seconds: float) -> None:
-        with self._lock:
-            super().advance(seconds)
 
 
 def rows_of(wishes: Sequence[Wish]) -> list[Row]:
@@ -106,12 +93,18 @@ def offers_of(rows: Sequence[Row]) -> OfferTable:
 
 
 def launch(
-    wish: Wish, market: Market, offers: OfferTable, at: float = 0.0, *, bare: bool = False
+    wish: Wish,
+    market: Market,
+    offers: OfferTable,
+    at: float = 0.0,
+    *,
+    bare: bool = False,
+    hedge: int = 1,
 ) -> Ran:
     """One `create` at this time, then its `delete`; whatever GPUS_HOME holds is remembered.
     `bare` as in SimulatedCloud.
     """
-    clock = _Clock(START + at)
+    clock = VirtualClock(START + at)
     before = (market.mutations, market.creates)
     spec = ClusterSpec(
         OWNER,
@@ -119,10 +112,11 @@ def launch(
         Ask((Choice(wish.gpu, wish.gpu_count, capacity=(Capacity(wish.capacity),)),)),
         Setup(),
         "f1",
+        hedge=hedge,
     )
     with _world(market, offers, clock, bare=bare) as world:
         try:
-            record = asyncio.run(operations.create(world, spec, f"generation-{at:.0f}"))
+            record = run(clock, world, operations.create(world, spec, f"generation-{at:.0f}"))
         except AllFailed as failed:
             spent = clock.now() - START - at
             calls = _calls(market, before)
@@ -132,7 +126,7 @@ def launch(
         calls = _calls(market, before)
         machine = market.machines[record.handles[0].native_id]
         extra = len(market.alive(clock.now() - START)) - 1
-        asyncio.run(operations.delete(world, record))
+        run(clock, world, operations.delete(world, record))
         left = extra + len(market.alive(clock.now() - START))
         return Ran(
             "/".join(machine.pool),
@@ -142,7 +136,22 @@ def launch(
             *calls,
             offer_usd(offers, machine.pool),
             left,
+            _extra(market, offers, machine, at),
         )
+
+
+def _extra(market: Market, offers: OfferTable, kept: Machine, since: float) -> float:
+    """What the other machines of this launch cost, of the first hour of the one that was kept: for
+    as long as each was there, and a minute at least.
+    """
+    others = [
+        each for each in market.machines.values() if each.id != kept.id and each.began >= since
+    ]
+    usd = sum(
+        offer_usd(offers, each.pool) * max(LEAST_S, each.ended - each.began) / 3_600
+        for each in others
+    )
+    return usd / offer_usd(offers, kept.pool)
 
 
 def offer_usd(offers: OfferTable, pool: Pool) -> float:
@@ -161,7 +170,7 @@ def _calls(market: Market, before: tuple[int, int]) -> tuple[int, int]:
 
 @contextmanager
 def _world(
-    market: Market, offers: OfferTable, clock: JumpingClock, *, bare: bool
+    market: Market, offers: OfferTable, clock: VirtualClock, *, bare: bool
 ) -> Iterator[World]:
     clouds = [SimulatedCloud(name, market, clock, bare=bare) for name in (AWS, GCP)]
     world = open_world(

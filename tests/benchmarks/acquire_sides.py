@@ -36,6 +36,8 @@ class Ran(NamedTuple):
     mutations: int
     usd_per_hour: float
     left: int
+    extra: float = 0.0
+    """What other machines cost that were made and released, of the first hour of the one kept."""
 
 
 _TYPES = {

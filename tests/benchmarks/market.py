@@ -141,7 +141,8 @@ class Market:
 
     def free(self, pool: Pool, at: float) -> int:
         """How many of those are left."""
-        taken = sum(1 for each in self.machines.values() if each.pool == pool and _lives(each, at))
+        machines = list(self.machines.values())
+        taken = sum(1 for each in machines if each.pool == pool and _lives(each, at))
         return max(0, self.stock(pool, at) - taken)
 
     def has_quota(self, pool: Pool) -> bool:
@@ -181,7 +182,7 @@ class Market:
         """Every machine that costs money now."""
         return [
             each
-            for each in self.machines.values()
+            for each in list(self.machines.values())
             if _lives(each, at) and not self.preempted(each.id, at)
         ]
 

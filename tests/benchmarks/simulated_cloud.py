@@ -17,8 +17,17 @@ from providers.adapters.aws import grouping as aws_grouping
 from providers.adapters.gcp import MANIFEST as GCP_MANIFEST
 from providers.adapters.gcp import errors as gcp_errors
 from providers.adapters.gcp import grouping as gcp_grouping
-from providers.errors import QuotaExceeded
-from providers.model.machine import GONE, PREEMPTED, RUNNING, Handle, Node, Ticket
+from providers.errors import NoCapacity, QuotaExceeded
+from providers.model.machine import (
+    GONE,
+    PENDING,
+    PREEMPTED,
+    RUNNING,
+    STARTING,
+    Handle,
+    Node,
+    Ticket,
+)
 from tests.benchmarks.market import GCP, Market, Pool
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
     from providers.errors import CloudError
     from providers.model.machine import CheckLine, Label, Order
     from providers.model.offer import Candidate, Offer
-    from providers.testing.clock import JumpingClock
+    from tests.virtual_time import VirtualClock
 
 AWS = "aws"
 START = 1_800_000_000.0
@@ -44,12 +53,14 @@ class SimulatedCloud:
     cost.
     """
 
-    def __init__(self, name: str, market: Market, clock: JumpingClock, *, bare: bool) -> None:
+    def __init__(self, name: str, market: Market, clock: VirtualClock, *, bare: bool) -> None:
         self.name, self.world = name, "rehearsal"
         self._market, self._clock, self._bare = market, clock, bare
         self._labels: dict[str, tuple[Label, str]] = {}
         self._pending: dict[str, tuple[float, str, CloudError | None]] = {}
         """Token -> when the answer is there, the machine or nothing, and why nothing."""
+        self._set_aside: dict[str, tuple[float, float]] = {}
+        """Machine -> when it is this order's for certain, and when it runs."""
         self._looked: set[str] = set()
         self._groups: set[str] = set()
         self._templates: set[str] = set()
@@ -98,12 +109,16 @@ class SimulatedCloud:
                 raise error
             took = 0.0
         boot = self._market.seconds("boot_s", pool.region) if pool is not None else 0.0
-        self._pending[order.token] = (self.now + took + boot, made, error)
+        at = self.now + took
+        self._set_aside[made] = (at, at + boot)
+        self._pending[order.token] = (at + boot, made, error)
         return Ticket(order, "waiting", (("token", order.token),))
 
     def poll(self, ticket: Ticket) -> Ticket:
         self._call()
         at, made, error = self._pending[ticket.order.token]
+        if made and self._market.machines[made].ended <= self.now:
+            raise NoCapacity("made, and gone", provider=self.name, code="GONE_AFTER_CREATE")
         if self.now < at:
             return ticket
         if error is not None:
@@ -234,7 +249,10 @@ class SimulatedCloud:
         found = self._market.machines[machine]
         label, name = self._labels[machine]
         pool = found.pool
-        status = RUNNING if found.ended > self.now else GONE
+        aside, up = self._set_aside[machine]
+        status = PENDING if self.now < aside else STARTING if self.now < up else RUNNING
+        if found.ended <= self.now:
+            status = GONE
         if status == RUNNING and self._market.preempted(machine, self.now):
             status = PREEMPTED
         return Node(

@@ -29,7 +29,9 @@ from tests.crash.kills_steps import (
     NO_ROOM,
     ORDERLY,
     OTHER,
+    RACING,
     REFRESH,
+    SLOW_S,
     STEPS,
     STOPPED,
     TAKEN_OVER,
@@ -106,7 +108,12 @@ class Experiment:
         self.destroyed()
         # The cloud carries out what was sent before the run fell asleep: until that is released,
         # both are there.
-        most = {"instead": 1, NAME: self.step.nodes * (2 if self.who == ASLEEP else 1), "beside": 1}
+        hedged = 2 if "hedge" in self.step.edit else 1
+        most = {
+            "instead": hedged,
+            NAME: self.step.nodes * hedged * (2 if self.who == ASLEEP else 1),
+            "beside": 1,
+        }
         over, words = overlaps(self.home, "", most)
         if over:
             self.wrong("duplicates", over, f"side by side: {words}")
@@ -120,6 +127,8 @@ class Experiment:
             watch.store.set_latency("gcp", "stockout", 0.0)
         elif self.step.world == NO_ROOM:
             watch.store.set_stock("gcp", "", "", "flex-start", 0)
+        elif self.step.world == "slow at gcp":
+            watch.store.set_latency("gcp", "create", SLOW_S)
         elif self.step.world == "preempted":
             from importlib import import_module
 
@@ -228,7 +237,7 @@ class Experiment:
         # 3.276): as after -9, the next command settles it.
         if (
             who != "int2"
-            and moment in (*WALKING, "running", "turned", "edit-sent", "edited", "look")
+            and moment in (*WALKING, *RACING, "running", "turned", "edit-sent", "edited", "look")
             and len(here) > len(named)
         ):
             found = "; ".join(map(str, here))

@@ -110,6 +110,10 @@ class Watch:
         rows = self._journal("SELECT token, ticket FROM orders WHERE state = ?", state)
         return any(token not in self.orders and (not ticket or noted) for token, noted in rows)
 
+    def won(self) -> bool:
+        """Which of two orders at once is kept is written down."""
+        return bool(self._journal("SELECT race FROM races"))
+
     def released(self) -> bool:
         """Nothing is open in the journal."""
         return bool(self.orders) and not self._journal(
@@ -239,6 +243,19 @@ MOMENTS = {
         "the state has it, the command has not ended",
         _nothing,
         lambda w: w.generation not in ("", w.state),
+    ),
+    "both": Moment(
+        "two clouds are asked at once, both have made a machine, none has won",
+        _nothing,
+        lambda w: len(w.machines()) > 1 and not w.won(),
+    ),
+    "won": Moment(
+        "which of two is kept is written down, the other is there", _nothing, lambda w: w.won()
+    ),
+    "beaten": Moment(
+        "the deletion of the one that was beaten is sent, not carried out",
+        lambda w: w.hold("gcp", DELETE["gcp"], LATE),
+        lambda w: w.held,
     ),
     "refused": Moment(
         "one cloud has refused, the next is being asked",

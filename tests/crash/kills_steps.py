@@ -20,6 +20,10 @@ STOPPED = "stopped by the user"
 LEFT_NOTHING = "nothing is left running"
 WALKING = ("intent", "made", "pending", "refused", "queued")
 """Moments at which the purchase is half made: one interrupt must end it, and say so."""
+RACING = ("both", "won", "beaten")
+"""Moments at which two clouds are asked at once, and both have made a machine."""
+SLOW_S = 30.0
+"""How long the first of two clouds takes, in world seconds: the other one is asked and first."""
 WHO = ("cli", "plugin", "both", "int", "int2", "term")
 """Who dies: killed with -9, or the CLI's group gets SIGINT once or twice, or the CLI SIGTERM."""
 HANG_UP = "hup"
@@ -120,6 +124,19 @@ STEPS = {
         clouds=("aws",),
         world="sold out at gcp",
     ),
+    "up-hedged": Step(
+        ("intent", "both", "won", "beaten"),
+        first=False,
+        edit={
+            "gpu": "T4:1",
+            "providers": ["gcp", "aws"],
+            "rank": "preference",
+            "regions": ["us-central1", "us-east-1"],
+            "hedge": 2,
+        },
+        clouds=("aws",),
+        world="slow at gcp",
+    ),
     "refresh": Step(("look",), words=REFRESH),
     "refresh-preempted": Step(("look",), words=REFRESH, clouds=("gcp",), world="preempted"),
     "up-preempted": Step(("intent", "made"), clouds=("gcp", "clore"), world="preempted"),
@@ -193,6 +210,10 @@ BESIDES = (
     ("gcp", "up-queued", "queued", "both", "renamed"),
     ("gcp", "up-queued", "turned", "both"),
     ("gcp", "up-queued", "turned", "both", "renamed"),
+    ("aws", "up-hedged", "both", "plugin"),
+    ("aws", "up-hedged", "won", "int"),
+    ("aws", "up-hedged", "won", "both", "edited"),
+    ("aws", "up-hedged", "beaten", "both", "moved"),
 )
 
 

@@ -53,6 +53,16 @@ def test_the_plan_is_shown_once_at_preview(servicer) -> None:
     assert len(servicer.lines) == 1
 
 
+def test_plan_says_who_is_asked_at_once_and_what_that_costs_at_worst(servicer) -> None:
+    """With `hedge: 2`, on one line."""
+    inputs = {**INPUTS, "hedge": 2}
+    call(servicer, "Check", news=struct(inputs))
+    call(servicer, "Create", properties=struct(inputs), preview=True)
+    text = " ".join(result(plan(servicer, urn=URN))["text"].split())
+    assert " hedge also tries " in text
+    assert " if gcp does not answer within 5 s; at worst $" in text
+
+
 def test_plan_says_in_one_line_that_it_waits_where_all_is_sold_out(servicer) -> None:
     """And of a cluster that waits already, when the next place is asked."""
     inputs = {**INPUTS, "acquire": {"within": "12h"}}

@@ -59,6 +59,7 @@ class _Race:
         self._winner = ""
         self._over = False
         """Nothing further is asked, and no order wins any more."""
+        self._told = hurried
         self._running: dict[asyncio.Task[LaunchResult | None], Lane] = {}
         self._won: LaunchResult | None = None
         self._others: list[LaunchResult] = []
@@ -119,7 +120,8 @@ class _Race:
         )
 
     def _start(self, head: Candidate) -> None:
-        if self._running:
+        if self._running and not self._told:
+            self._told = True
             self._walk.world.report(
                 "info", f"{self._walk.spec.cluster}: hedge: {head.provider} is asked at once too"
             )
@@ -174,7 +176,8 @@ class _Race:
         else:
             self._others.append(result)
         self._over = True
-        self._cancel(f"what {provider} made has to be settled first", self._winner)
+        if not self._walk.stop.on:
+            self._cancel(f"what {provider} made has to be settled first", self._winner)
 
     def _result(self) -> LaunchResult | None:
         found = [each for each in (self._won, *self._others) if each is not None]
@@ -185,8 +188,10 @@ class _Race:
         first, *rest = found
         leftovers = [handle for each in rest for handle in (*each.handles, *each.leftovers)]
         reasons = [reason for each in rest for reason in each.reasons]
+        if not self._walk.stop.on:  # else they only say that the rest of it was stopped
+            reasons += map(str, self._errors)
         return first._replace(
             attempts=self._walk.tried,
             leftovers=(*first.leftovers, *leftovers),
-            reasons=(*first.reasons, *reasons, *map(str, self._errors)),
+            reasons=(*first.reasons, *reasons),
         )
