@@ -266,10 +266,10 @@ def trial_name(stack: str, cluster: str) -> str:
     return f"{text[: 40 - len(DEBUG)].rstrip('-')}{DEBUG}"
 
 
-def _ttl(declared: Cluster) -> str | int | float:
+def _ttl(declared: Cluster) -> str:
     """Four hours, or as long as the declared ones live if that is less."""
     own = None if declared.ttl is None else duration.seconds(declared.ttl)
-    return DEFAULT_TTL_S if own is None else min(own, DEFAULT_TTL_S)
+    return duration.text(DEFAULT_TTL_S if own is None else min(own, DEFAULT_TTL_S))
 
 
 def _mounted_aside(work: TypedWorkload, lines: list[str]) -> TypedWorkload:

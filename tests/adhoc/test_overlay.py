@@ -294,7 +294,7 @@ def test_what_is_of_the_declared_machines_stays_there() -> None:
         ("L4:1", "T4:1"),
         (),
         None,
-        14_400,
+        "4h",
     )
     assert (spec.providers, dict(spec.labels), spec.max_price_per_hour) == (
         ("modal", "gcp"),

@@ -2,7 +2,6 @@
 refused without being shown.
 """
 
-import base64
 import subprocess
 import sys
 from typing import Any
@@ -19,7 +18,6 @@ from providers.model.machine import Label, Order
 from providers.plugin import inputs
 from providers.plugin.properties import Properties
 from providers.rehearsal.script import unpacked
-from tests.present import present
 
 GCP = "projects/my-project/secrets/hf-token"
 AWS = "ssm:/ml/hf-token"
@@ -293,9 +291,9 @@ def test_an_ec2_machine_fetches_its_own(tmp_path) -> None:
     assert "newline" not in log
     assert "WantedBy=multi-user.target" in (tmp_path / "gpus-secrets.service").read_text()
     call = ec2.creating_call(made, region_facts.Around(region_facts.Image("ami-1"), ("sg-1",)))
-    data = present(call.template)["LaunchTemplateData"]
+    data = call.body
     assert data["IamInstanceProfile"] == {"Name": "gpu"}
-    assert unpacked(base64.b64decode(data["UserData"]).decode()) == script and AWS in script
+    assert unpacked(data["UserData"]) == script and AWS in script
     place.tool("aws", "exit 255")
     place.env.unlink()
     assert place.run(script).returncode != 0 and not place.env.exists()
