@@ -16,6 +16,7 @@ from providers.errors import Problem, SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from providers.model.offer import Offer
     from providers.model.workload import Override, Workload
 
 ON_DEMAND, SPOT, FLEX_START, RESERVATION = "on-demand", "spot", "flex-start", "reservation"
@@ -105,11 +106,14 @@ class PriceOverride(NamedTuple):
 
 
 class BlockTerms(NamedTuple):
-    """How long a block lasts, within which time it begins, and the most that all of it may cost."""
+    """How long a block lasts, within which time it begins, and the most that all of it may cost.
+    `paid` are the blocks that the cluster has paid for and that are not over.
+    """
 
     lasts_s: int
     start_within_s: int
     max_micro_usd: int
+    paid: tuple[Offer, ...] = ()
 
 
 class Ask(NamedTuple):

@@ -27,6 +27,11 @@ class Term(NamedTuple):
     ends_at: float
     upfront_micro_usd: int
 
+    @property
+    def paid(self) -> bool:
+        """Whether nothing is to be paid any more: no cloud sells one for nothing."""
+        return not self.upfront_micro_usd
+
 
 class Offer(NamedTuple):
     """One way to buy one node: where, what, how, and for how much.

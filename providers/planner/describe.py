@@ -167,6 +167,8 @@ def run_text(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:
     without a limit, which ends when its work is done.
     """
     if candidate.offer.term is not None:
+        if candidate.offer.term.paid:
+            return "paid already" if short else "$0 more: the block is paid already"
         whole = usd(candidate.offer.term.upfront_micro_usd)
         return f"${whole:,.2f}" + ("" if short else " for the block")
     ttl_s, micro = ask.entries[candidate.entry].ttl_s, candidate.micro_usd

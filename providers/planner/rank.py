@@ -38,8 +38,9 @@ class Ranked(Protocol):
 def order(
     terms: Terms, rows: Sequence[tuple[Accepted, Offer]]
 ) -> Callable[[tuple[Accepted, Offer]], tuple[Any, ...]]:
-    """The sort key of (kept row, its offer). The same input gives the same order: the offer's own
-    name comes last, and before it, where all else is equal, what its cloud says of room there.
+    """The sort key of (kept row, its offer): what is paid already, then as the declaration ranks.
+    The same input gives the same order: the offer's own name comes last, and before it, where all
+    else is equal, what its cloud says of room there.
     """
     ask = terms.ask
     listed = (
@@ -50,6 +51,10 @@ def order(
     by_run, told = _by_run(ask), terms.advice
     each_speed = speeds({offer.gpu_type for _, offer in rows}) if ask.rank == PERFORMANCE else {}
     worth = _expected(terms, rows) if ask.rank == EXPECTED else None
+
+    def paid_first(pair: tuple[Accepted, Offer]) -> tuple[Any, ...]:
+        term = pair[1].term
+        return (term is None or not term.paid, key(pair))
 
     def key(pair: tuple[Accepted, Offer]) -> tuple[Any, ...]:
         item, offer = pair
@@ -81,7 +86,7 @@ def order(
             )
         return by_choice
 
-    return key
+    return paid_first if ask.block is not None and ask.block.paid else key
 
 
 def _expected(

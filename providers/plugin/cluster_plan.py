@@ -70,11 +70,15 @@ class Plans:
             and context.record is not None
             and condition_of(context.record) not in (*OVER, Condition.PREEMPTED)
         )
+        world = str(values["world"])
+        ask = await asyncio.to_thread(
+            planning.with_paid, context.ask, context.owner, name, world=world, settings=settings
+        )
         plan = await asyncio.to_thread(
             planning.walked,
-            context.ask,
+            ask,
             setup=context.setup,
-            world=str(values["world"]),
+            world=world,
             settings=settings,
             replaces=replaces,
         )

@@ -8,11 +8,9 @@ its own of the same seed, through its own code: ours in `acquire_ours`, theirs i
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import subprocess
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +20,7 @@ from tests.benchmarks.acquire_peers import PEERS
 from tests.benchmarks.acquire_sides import WISHES, Ran, wish_of
 from tests.benchmarks.market import BASE, Assumptions, scaled, share_of
 from tests.benchmarks.peers.jobs import Job
-from tests.benchmarks.timing import Line, quick_folder
+from tests.benchmarks.timing import Line, fresh_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -108,7 +106,7 @@ def job_of(number: int, by: Assumptions = BASE) -> Job:
 
 def ours_in(job: Job, rows: Sequence[Row], *, bare: bool = False, hedge: int = 1) -> Ran:
     """Our launch there, with nothing remembered."""
-    with _home():
+    with fresh_home():
         return launch(job.wish, job.market(), offers_of(job.rows(rows)), bare=bare, hedge=hedge)
 
 
@@ -240,13 +238,13 @@ def _remembered(jobs: Sequence[Job], rows: Sequence[Row]) -> Iterator[Line]:
     for job in jobs:
         mine = offers_of(job.rows(rows))
         market = job.market()
-        with _home():
+        with fresh_home():
             first = launch(job.wish, market, mine)
             if not first.place or first.tries < HARD_TRIES:
                 continue
             later = first.running_s + LATER_S
             with_it.append(launch(job.wish, market, mine, later))
-        with _home():
+        with fresh_home():
             without.append(launch(job.wish, job.market(), mine, later))
     both = [pair for pair in zip(with_it, without, strict=True) if all(ran.place for ran in pair)]
     spent = [sum(each.capacity_s for each in side) for side in zip(*both, strict=True)]
@@ -311,18 +309,3 @@ def _until(ran: Ran, *, running: bool = False) -> float:
 
 
 # Where it runs
-
-
-@contextmanager
-def _home() -> Iterator[None]:
-    """A home of its own: nothing is remembered."""
-    before = os.environ.get("GPUS_HOME")
-    with quick_folder() as folder:
-        os.environ["GPUS_HOME"] = str(folder)
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["GPUS_HOME"]
-            else:
-                os.environ["GPUS_HOME"] = before

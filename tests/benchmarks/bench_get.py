@@ -4,6 +4,10 @@ A virtual clock over the journal's own blocks, in 200 seeded famines of the mark
 compares on: some places, all of them sold out at first, one of them with room within twelve hours.
 Both sides ask a place that is due, and end with the first that has room. A place that opens stays
 open, or closes again as the market has it. No call is made and no time passes.
+
+The rotation beside it asks every place equally often, one place at a time. It shows what calls buy
+where places close again: who has a tenth of the loop's calls misses what is open for less than the
+ten minutes between two of them, in whichever order they are made.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ SHARE = 0.05
 """Of places with stock, on average."""
 MINUTE_S = 60.0
 CALLS_LIMIT, LATER_LIMIT = 0.1, 0.05
+ROTATIONS = (12, 5)
+"""Minutes in which each place is asked once: with the calls that are allowed, and with as many as
+see every change of a stock that changes each five minutes.
+"""
 
 
 class Found(NamedTuple):
@@ -82,6 +90,8 @@ def lines() -> Iterator[Line]:
             none = sum(not each.got for each in waits)
             told = f"{hours:.1f} h; {none} of {MARKETS} got none within {HOURS} h"
             yield Line("  later than it, on average", later, LATER_LIMIT, "x", told)
+            for minutes in ROTATIONS:
+                yield _rotation(famines, loops, minutes)
         journal.close()
 
 
@@ -112,6 +122,25 @@ def _waiting(journal: Journal, world: str, famine: Famine) -> Found:
         scope = Scope("cloud", "region", str(place))
         block = journal.block(world, scope, NoCapacity.default_block_s, "sold out", now)
         due[place] = block.until
+
+
+def _rotation(famines: Sequence[Famine], loops: Sequence[Found], minutes: int) -> Line:
+    """How much later a rotation is, for information."""
+    found = [_rotating(famine, minutes * MINUTE_S) for famine in famines]
+    later = sum(each.at for each in found) / sum(each.at for each in loops) - 1
+    calls = sum(each.calls for each in found) / sum(each.calls for each in loops)
+    none = sum(not each.got for each in found)
+    told = f"{calls:.2f} x the calls; {none} of {MARKETS} got none"
+    return Line(f"  later, asking each place every {minutes} min in turn", later, None, "x", told)
+
+
+def _rotating(famine: Famine, every_s: float) -> Found:
+    """One place at a time, each of them this often."""
+    step_s = every_s / len(famine.places)
+    for calls in range(1, int(HOURS * 3_600 / step_s) + 1):
+        if famine.has_room((calls - 1) % len(famine.places), calls * step_s):
+            return Found(calls * step_s, calls)
+    return Found(HOURS * 3_600.0, int(HOURS * 3_600 / step_s), got=False)
 
 
 def _looping(famine: Famine) -> Found:

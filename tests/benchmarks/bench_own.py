@@ -5,7 +5,6 @@ loopback, in one run, so that a busy machine slows both sides alike.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from providers.adapters.ssh.adapter import Ssh
 from providers.model.ask import Ask, Choice
 from providers.model.machine import Label, Order, Setup
 from providers.model.offer import Candidate
-from tests.benchmarks.timing import RUNS, Figures, Line, both
+from tests.benchmarks.timing import RUNS, Figures, Line, both, fresh_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,21 +77,6 @@ def _order(known: Inventory, token: str) -> None:
     assert ticket.state == "done", ticket.detail
     for handle in ticket.handles:
         adapter.delete(handle)
-
-
-@contextmanager
-def fresh_home() -> Iterator[None]:
-    """No connection that an earlier order made is used."""
-    with tempfile.TemporaryDirectory(prefix="gpus-") as folder:
-        before = os.environ.get("GPUS_HOME")
-        os.environ["GPUS_HOME"] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["GPUS_HOME"]
-            else:
-                os.environ["GPUS_HOME"] = before
 
 
 @contextmanager

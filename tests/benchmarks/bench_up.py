@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from providers.adapters.ssh import inventory, transport
-from tests.benchmarks.bench_own import fresh_home
 from tests.benchmarks.bench_preview import BARE
-from tests.benchmarks.timing import Figures, Line, both
+from tests.benchmarks.timing import Figures, Line, both, fresh_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

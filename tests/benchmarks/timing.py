@@ -139,6 +139,21 @@ def quick_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@contextmanager
+def fresh_home() -> Iterator[None]:
+    """A home of its own: nothing is remembered, and no connection of an earlier run is used."""
+    before = os.environ.get("GPUS_HOME")
+    with quick_folder() as folder:
+        os.environ["GPUS_HOME"] = str(folder)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["GPUS_HOME"]
+            else:
+                os.environ["GPUS_HOME"] = before
+
+
 def busy() -> str:
     """How busy the machine is, for the reader to judge the figures by; empty where the system does
     not say.

@@ -21,6 +21,7 @@ from tests.crash.kills_steps import (
     CREATING,
     STEPS,
     WHO,
+    Step,
     is_point,  # noqa: F401
 )
 from tests.crash.point import Point, Result
@@ -37,7 +38,7 @@ def points(seed: int) -> list[Point]:
                 out.append(
                     Point(
                         "a",
-                        f"{name}/{moment}/{WHO[(number + where + turn) % len(WHO)]}",
+                        f"{name}/{moment}/{_who(step, number, where + turn)}",
                         cloud,
                         seed,
                     )
@@ -46,10 +47,14 @@ def points(seed: int) -> list[Point]:
         Point("a", f"{name}/{moment}/{ASLEEP}", cloud, seed)
         for name, step in STEPS.items()
         for moment in CREATING
-        if {"intent", "made"} & {*step.moments} and step.words[0] == "up"
+        if {"intent", "made"} & {*step.moments} and step.words[0] == "up" and not step.block
         for cloud in step.clouds
     ]
     return out + sleeping + [Point("a", "/".join(rest), cloud, seed) for cloud, *rest in BESIDES]
+
+
+def _who(step: Step, number: int, turn: int) -> str:
+    return step.who[number] if step.who else WHO[(number + turn) % len(WHO)]
 
 
 def run(point: Point, folder: Path) -> Result:

@@ -20,6 +20,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.crash.point import moment
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -133,6 +135,26 @@ class Clone:
         """A command to its end: (exit status, or None where it hung; what it said)."""
         run = self.start(*words)
         return run.ended(), run.said
+
+    def spent(self) -> float:
+        """Dollars that `gpus spend` knows of, this month and the one before: the world's clock is
+        ahead.
+        """
+        total = 0.0
+        now = moment(self.home)
+        months = {time.strftime("%Y-%m", time.gmtime(now - days * 86_400)) for days in (0, 27)}
+        for month in sorted(months):
+            words = [str(BIN / "gpus"), "spend", "--json", "--world", "rehearsal", "--month", month]
+            done = subprocess.run(
+                words,
+                env=self.env,
+                cwd=self.folder,
+                check=True,
+                capture_output=True,
+                timeout=LIMIT_S,
+            )
+            total += sum(float(each["spent_usd"]) for each in json.loads(done.stdout))
+        return total
 
     def init(self) -> None:
         self.runs += 1

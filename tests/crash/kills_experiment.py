@@ -20,7 +20,11 @@ from tests.crash.kills_moments import (
 from tests.crash.kills_steps import (
     ASLEEP,
     BAD,
+    BEGUN,
+    BLOCK_WAITS,
+    BOUGHT,
     CLOUDS,
+    DAY_S,
     DESTROY,
     EXIT_S,
     HANG_UP,
@@ -29,6 +33,7 @@ from tests.crash.kills_steps import (
     NO_ROOM,
     ORDERLY,
     OTHER,
+    QUIET_S,
     RACING,
     REFRESH,
     SLOW_S,
@@ -40,7 +45,7 @@ from tests.crash.kills_steps import (
     WALKING,
     is_point,
 )
-from tests.crash.point import Point, count, overlaps, requests, running
+from tests.crash.point import Point, count, overlaps, paid, requests, running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,6 +111,7 @@ class Experiment:
         self.twisted()
         self.recover()
         self.destroyed()
+        self.paid_once()
         # The cloud carries out what was sent before the run fell asleep: until that is released,
         # both are there.
         hedged = 2 if "hedge" in self.step.edit else 1
@@ -138,6 +144,9 @@ class Experiment:
             watch.store.advance(120)
         elif self.step.world == "tainted":
             self.must("state", "taint", "--yes", URN)
+        elif self.step.world in (BOUGHT, BEGUN):
+            self.declare({**self.cloud.base, **self.step.edit})
+            self.waits_for_block(begins=self.step.world == BEGUN)
         elif self.step.world == "unrecorded":
             # A machine that no state names: the CLI and the plugin die together once it is made.
             self.cut(UP, "made", "both")
@@ -322,6 +331,10 @@ class Experiment:
         self.words.append(f"recovery: {way}")
         if self.who == ASLEEP:
             self.clone = self.chance.choice(self.clones)
+        if self.step.block:
+            Watch(self.clone, self.point.cloud).store.advance(QUIET_S)
+        if way != "destroy" and self.step.block:
+            self.waits_for_block(begins=True)
         if way == "refresh":
             self.must(*REFRESH)
         if way == "preview":
@@ -337,6 +350,27 @@ class Experiment:
                 )
             if self.chance.random() < 0.25:
                 self.must("preview", "--expect-no-changes")
+
+    def waits_for_block(self, *, begins: bool) -> None:
+        """An `up` that fails, as long as the block has not begun, and says so; then its beginning."""
+        status, said = self.clone.run(*UP)
+        self.clean(said)
+        if status and BLOCK_WAITS not in " ".join(said.split()):
+            raise Stuck(f"wanted an up, or {BLOCK_WAITS!r}, found exit {status}\n{said}")
+        if status and begins:
+            Watch(self.clone, self.point.cloud).store.advance(DAY_S)
+
+    def paid_once(self) -> None:
+        """A block was bought at most once, whose it is stands on it, and `gpus spend` counts it."""
+        found = paid(self.home)
+        if len(found) > 1 or any(cluster != self.cluster for cluster, _ in found.values()):
+            self.wrong("duplicates", len(found), f"wanted one block of the cluster, found {found}")
+        if self.step.block:
+            fees = sum(dollars for _, dollars in found.values())
+            if (spent := self.clone.spent()) < fees:
+                self.wrong(
+                    "stuck", 1, f"wanted ${fees:,.2f} for {found} spent, found ${spent:,.2f}"
+                )
 
     def destroyed(self) -> None:
         self.must(*DESTROY)

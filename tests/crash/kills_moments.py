@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.rehearsal.store import Store
-from tests.crash.point import Running, lives, moment
+from tests.crash.point import Running, lives, moment, paid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,6 +95,10 @@ class Watch:
             for one in lives(self.clone.home)
             if one.kind == "machine" and one.id not in self.before and one.at(now)
         ]
+
+    def blocks(self) -> int:
+        """How many Capacity Blocks were bought, ever."""
+        return len(paid(self.clone.home))
 
     def old(self) -> list[Running]:
         """Those from before that exist now."""
@@ -213,6 +217,21 @@ MOMENTS = {
         "the creating call is carried out and not answered",
         _holds_create("delay"),
         lambda w: bool(w.machines()),
+    ),
+    "paid": Moment(
+        "a block is bought, and the purchase not answered",
+        _holds_create("delay"),
+        lambda w: w.blocks() > 0,
+    ),
+    "booked": Moment(
+        "the block is in the journal, the state has not got it",
+        _nothing,
+        lambda w: w.written("intent", ticket=True),
+    ),
+    "block-look": Moment(
+        "the block was asked for, and the answer is on its way",
+        lambda w: w.hold(w.cloud, "ec2.DescribeCapacityReservations", "delay"),
+        lambda w: w.held,
     ),
     "pending": Moment(
         "the creating call is answered, the operation under way",

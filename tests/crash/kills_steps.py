@@ -74,7 +74,9 @@ class Step(NamedTuple):
     is the command, `nodes` how many machines are declared.
 
     `edit` is what the declaration of the command has besides; `world` happens before it.
-    `create` is the creating call where it is not the cloud's usual one.
+    `create` is the creating call where it is not the cloud's usual one. `who` dies, going round;
+    everybody where it is empty. `block`: a Capacity Block is declared, whose beginning the recovery
+    waits for.
     """
 
     moments: tuple[str, ...]
@@ -85,6 +87,8 @@ class Step(NamedTuple):
     clouds: tuple[str, ...] = tuple(CLOUDS)
     world: str = ""
     create: str = ""
+    who: tuple[str, ...] = ()
+    block: bool = False
 
 
 UP = ("up", "--yes", "--skip-preview")
@@ -103,6 +107,29 @@ SERVICE = {
     "workload": {"command": "python -m http.server 8000", "port": 8000},
     "options": {"modal": {"min_containers": 1, "max_containers": 1}},
 }
+BLOCK = {
+    "gpu": "H100:8",
+    "regions": ["us-east-1"],
+    "capacity": ["block"],
+    "block": {"lasts": "1d", "max_price": 800},
+}
+BLOCK_WAITS = "waits for its block until"
+"""What an `up` says that ends before its block begins."""
+BOUGHT, BEGUN = "block bought", "block begun"
+"""What `world` says of a block."""
+QUIET_S = 660.0
+"""So long after a purchase may have been sent, not to be listed proves that there is none."""
+DAY_S = 26 * 3_600.0
+"""Any block has begun by then: the cheapest is the first that is offered, within a day."""
+
+
+def _block(*moments: str, who: tuple[str, ...], world: str = "", create: str = "") -> Step:
+    """A step of an `up` with a block, at EC2."""
+    return Step(
+        moments, False, edit=BLOCK, clouds=("aws",), world=world, create=create, who=who, block=True
+    )
+
+
 STEPS = {
     "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),
     "up-nodes": Step(
@@ -174,6 +201,23 @@ STEPS = {
         },
         clouds=("gcp",),
         world=NO_ROOM,
+    ),
+    "up-block": _block(
+        "intent",
+        "paid",
+        "booked",
+        who=("both", "plugin", "cli"),
+        create="ec2.PurchaseCapacityBlock",
+    ),
+    "block-waits": _block("block-look", who=("both",), world=BOUGHT),
+    "block-begins": _block(
+        "block-look",
+        "intent",
+        "made",
+        "running",
+        who=("both", "plugin", "cli", "both"),
+        world=BEGUN,
+        create="ec2.RunInstances",
     ),
 }
 TWISTS = {

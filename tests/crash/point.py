@@ -128,6 +128,22 @@ def running(home: Path, owner: str = "") -> list[Running]:
     return [one for one in lives(home, owner) if one.at(now)]
 
 
+def paid(home: Path) -> dict[str, tuple[str, float]]:
+    """Every Capacity Block that was bought: id -> (the cluster on it, dollars)."""
+    found: dict[str, tuple[str, float]] = {}
+    with _reading(home) as db:
+        rows = (
+            db.execute("SELECT name, body FROM aws_thing WHERE kind = 'reservation'").fetchall()
+            if _has(db, "aws_thing")
+            else []
+        )
+    for name, text in rows:
+        body = json.loads(text)
+        if body.get("fee"):
+            found[name] = _label(body.get("tags") or {})[1], float(body["fee"])
+    return found
+
+
 def requests(home: Path) -> list[tuple[str, str, str, int, str]]:
     """(cloud, verb, call, status, fault) of everything that was asked of the stand-ins so far."""
     with _reading(home) as db:

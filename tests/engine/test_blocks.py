@@ -10,13 +10,17 @@ import pytest
 from providers.catalog.offers import load
 from providers.engine import budget, operations, spending
 from providers.engine.desired import ClusterSpec
+from providers.engine.market.blocks import with_paid
+from providers.engine.market.planning import insistent
 from providers.engine.runtime.world import open_world
 from providers.errors import AllFailed, GpusError, Transient
 from providers.model.machine import UPFRONT, Setup
 from providers.model.offer import Candidate
 from providers.model.spec import Cluster
+from providers.planner.describe import run_text
 from providers.rehearsal.clouds.aws import blocks
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
+from providers.rehearsal.scenario import ANY
 from providers.rehearsal.store import open_store
 
 FEE = 755_040_000
@@ -188,6 +192,27 @@ def test_block_that_no_launch_used_is_in_the_month(cloud) -> None:
     finally:
         world.close()
     assert found.spent == FEE and [each.cluster for each in found.clusters] == ["train"]
+
+
+def test_block_that_is_paid_is_planned_first_and_used_where_no_other_is_sold(cloud) -> None:
+    """It costs nothing more, whatever is on demand for less by the hour."""
+    record = cloud.up()
+    cloud.run(lambda world: operations.delete(world, record))
+    cloud.store.set_stock("aws", ANY, ANY, "block", 0, ANY)
+    spec = cloud.spec(capacity=("on-demand", "block"))
+    world = cloud.world()
+    try:
+        ask = with_paid(world, spec.ask, spec.owner, spec.cluster)
+        plan = insistent(world, ask, spec.setup).plan(ask, setup=spec.setup)
+        other = insistent(world, spec.ask, spec.setup).plan(spec.ask, setup=spec.setup)
+    finally:
+        world.close()
+    first = plan.candidates[0]
+    assert run_text(plan.ask, first) == "$0 more: the block is paid already"
+    assert "paid already, $0 more; it is used first" in " ".join(plan.notes)
+    assert {each.capacity for each in other.candidates} == {"on-demand"}
+    again = cloud.up()
+    assert again.status == "queued" and cloud.paid() == [755.04]
 
 
 def rewritten(cloud, **changes) -> None:

@@ -146,9 +146,14 @@ def block_notes(candidate: Candidate, setup: Setup) -> list[str]:
     if term is None:
         return []
     lasts = duration.text(term.ends_at + MARGIN_S - term.begins_at)
+    cost = (
+        "paid already, $0 more; it is used first"
+        if term.paid
+        else f"{usd(term.upfront_micro_usd)}, paid when it is bought and never given back"
+    )
     notes = [
         f"a block of {lasts} from {moment(term.begins_at)} to {moment(term.ends_at + MARGIN_S)}:"
-        f" {usd(term.upfront_micro_usd)}, paid when it is bought and never given back"
+        f" {cost}"
     ]
     if setup.ttl_s and term.begins_at + setup.ttl_s > term.ends_at:
         notes.append(

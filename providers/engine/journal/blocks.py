@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from providers.model.offer import Candidate
     from providers.model.place import Placed
 
-SHARE = 0.07
-GROWN_MAX_S = 3_600.0
+SHARE = 0.06
+GROWN_MAX_S = 1_800.0
+"""As often as a tenth of the calls of a loop each minute allows, where places close again
+(`tests.benchmarks get`).
+"""
 MEMORY_S = 6 * 3_600.0
 LOST_BLOCK_S = 600.0
 """How long a place is left alone where a machine was taken back: there is no room right now."""
@@ -39,7 +42,7 @@ def block(
     journal: Database, world: str, scope: Scope, seconds: float, reason: str, now: float
 ) -> Block:
     """Leaves a scope alone for that long, or for `SHARE` of the time since it was first refused, up
-    to an hour, if that is longer; returns the block.
+    to half an hour, if that is longer; returns the block.
     """
     where = (world, *scope)
     match = (

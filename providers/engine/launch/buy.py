@@ -15,6 +15,7 @@ from providers.engine.launch import race
 from providers.engine.launch.helpers import removed_after
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
 from providers.engine.launch.walk import begun
+from providers.engine.market.blocks import with_paid
 from providers.engine.market.planning import insistent, presentable
 from providers.engine.messages import named, trimmed
 from providers.engine.readiness.wait import until_ready
@@ -136,6 +137,7 @@ async def _walk(
     accept: Callable[[Candidate], bool] | None,
     before: Sequence[Attempt],
 ) -> LaunchResult:
+    spec = spec._replace(ask=with_paid(world, spec.ask, spec.owner, spec.cluster))
     on_sale = await world.call("", insistent, world, spec.ask, spec.setup)
     blocks = world.journal.blocks(world.name)
     plan = on_sale.plan(spec.ask, blocks, world.clock.now(), spec.setup)

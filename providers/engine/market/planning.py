@@ -57,6 +57,9 @@ def plan(
     opened = open_world(world, settings, lambda _severity, text: lines.append(text))
     try:
         seen = market(opened, ask, warnings=lines, compared=True)
+        if ask.block is not None and seen.silent and not seen.plan(ask, setup=setup).candidates:
+            # Blocks are in no catalog: without an answer there is nothing to show instead.
+            seen = market(opened, ask, warnings=lines, compared=True, limit_s=LONGER_S[0])
         if use_closed:
             seen = seen._replace(closed=())
         if not use_journal:
@@ -104,6 +107,27 @@ def walked(
             ask, world=world, settings=settings, setup=setup, use_journal=False, use_closed=True
         )
     return made
+
+
+def with_paid(
+    ask: Ask,
+    owner: str,
+    cluster: str,
+    *,
+    world: str,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+) -> Ask:
+    """As `blocks.with_paid`, where no world is open."""
+    if ask.block is None or not owner:
+        return ask
+    from providers.engine.market import blocks
+    from providers.engine.runtime.world import open_world
+
+    opened = open_world(world, settings)
+    try:
+        return blocks.with_paid(opened, ask, owner, cluster)
+    finally:
+        opened.close()
 
 
 def standing_blocks(world: World) -> tuple[tuple[Block, ...], float, tuple[str, ...]]:

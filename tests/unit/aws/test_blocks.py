@@ -12,6 +12,7 @@ from providers.errors import (
     OfferGone,
     OutcomeUnknown,
     PriceRose,
+    Transient,
     Unsupported,
 )
 from providers.model.ask import BLOCK, Ask, BlockTerms, Capacity, Choice
@@ -80,11 +81,16 @@ def test_a_block_above_its_cap_or_too_far_off_is_not_for_sale(rig) -> None:
     assert "not of 3" in listed(rig, nodes=3).lines[0]
 
 
-def test_a_region_that_does_not_answer_is_a_line(rig) -> None:
+def test_what_cannot_be_listed_is_a_line_beside_others_and_else_an_error(rig) -> None:
     """What is for sale there is not known, which is not nothing."""
+    like = candidate(A, capacity="reservation").offer
+    both = [like, like._replace(machine_type="p4d.24xlarge")]
+    rig.store.add_fault("aws", "ec2.DescribeCapacityBlockOfferings", "unavailable")
+    offers, lines = rig.ec2.block_offers(ask(TERMS, 1), both)
+    assert offers and len(lines) == 1 and f"in {REGION} are not known" in lines[0]
     rig.store.add_fault("aws", "ec2.DescribeCapacityBlockOfferings", "unavailable", None)
-    offers, lines = listed(rig)
-    assert not offers and f"blocks of p5.48xlarge in {REGION} are not known" in lines[0]
+    with pytest.raises(Transient, match="looking for blocks of"):
+        rig.ec2.block_offers(ask(TERMS, 1), both)
 
 
 def test_a_block_is_paid_once_waited_for_and_launched_into(rig) -> None:
