@@ -264,8 +264,9 @@ def block_begins(begins_at: float) -> str:
 def kept_paid(block: str) -> str:
     """What is left of a block once what was to run in it is given up."""
     return (
-        f"{block}: it is paid for and cannot be cancelled; the same cluster uses it if it"
-        " is declared again before it ends"
+        f"{block}: it is paid for and cannot be cancelled; the same cluster uses it if it is"
+        " declared again before it ends. Once the whole stack is destroyed,"
+        ' `capacity: ["reservation(ID)"]` uses it, with its id at EC2'
     )
 
 
