@@ -87,12 +87,11 @@ def answer(
         ask, setup = spec.ask(), spec.setup()
     from providers.engine.market import planning
 
-    known = seen.plan if seen is not None else None
-    plan = (
-        known
-        if known is not None
-        else planning.walked(ask, setup=setup, world=world, settings=settings)
-    )
+    plan = seen.plan if seen is not None else None
+    if plan is None:
+        owner = "" if seen is None else seen.owner
+        ask = planning.with_paid(ask, owner, name, world=world, settings=settings)
+        plan = planning.walked(ask, setup=setup, world=world, settings=settings)
     if seen is None:
         running = CurrentCost(_given(arguments), "")
     else:

@@ -18,6 +18,7 @@ from providers.model.machine import UPFRONT, Setup
 from providers.model.offer import Candidate
 from providers.model.spec import Cluster
 from providers.planner.describe import run_text
+from providers.plugin import preview
 from providers.rehearsal.clouds.aws import blocks
 from providers.rehearsal.clouds.aws.state import SCHEMA, Rows
 from providers.rehearsal.scenario import ANY
@@ -211,6 +212,11 @@ def test_block_that_is_paid_is_planned_first_and_used_where_no_other_is_sold(clo
     assert run_text(plan.ask, first) == "$0 more: the block is paid already"
     assert "paid already, $0 more; it is used first" in " ".join(plan.notes)
     assert {each.capacity for each in other.candidates} == {"on-demand"}
+    seen = preview.PreviewContext(cloud.spec().ask, setup=spec.setup, owner="own1")
+    settings = {"aws": {"regions": "us-east-1"}}
+    told = {"world": "rehearsal", "cluster": "train", "settings": settings}
+    shown = " ".join(preview.answer(told, seen)["text"].split())
+    assert "$0 more: the block is paid already" in shown
     again = cloud.up()
     assert again.status == "queued" and cloud.paid() == [755.04]
 
