@@ -266,7 +266,7 @@ def kept_paid(block: str) -> str:
     return (
         f"{block}: it is paid for and cannot be cancelled; the same cluster uses it if it is"
         " declared again before it ends. Once the whole stack is destroyed,"
-        ' `capacity: ["reservation(ID)"]` uses it, with its id at EC2'
+        ' `capacity: ["reservation(ID)"]` uses it, with its own id'
     )
 
 

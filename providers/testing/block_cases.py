@@ -63,7 +63,7 @@ def a_block_is_paid_once_though_the_answer_is_lost(bench: Bench) -> None:
 
 
 def a_refused_purchase_of_a_block_pays_nothing(bench: Bench) -> None:
-    """What EC2 refuses is an error, and nothing was paid."""
+    """What its cloud refuses is an error, and nothing was paid."""
     order = _order(bench, CLUSTER)
     for call in bench.harness.block_create:
         bench.store.add_fault(bench.name, call, "unavailable")
