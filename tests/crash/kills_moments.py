@@ -228,6 +228,11 @@ MOMENTS = {
         _nothing,
         lambda w: w.written("intent", ticket=True),
     ),
+    "at-work": Moment(
+        "a plugin is at work; where a block has not begun it asks nothing of the cloud",
+        _nothing,
+        lambda w: bool(w.clone.plugins()),
+    ),
     "block-look": Moment(
         "the block was asked for, and the answer is on its way",
         lambda w: w.hold(w.cloud, "ec2.DescribeCapacityReservations", "delay"),

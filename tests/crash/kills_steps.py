@@ -209,7 +209,7 @@ STEPS = {
         who=("both", "plugin", "cli"),
         create="ec2.PurchaseCapacityBlock",
     ),
-    "block-waits": _block("block-look", who=("both",), world=BOUGHT),
+    "block-waits": _block("at-work", who=("both",), world=BOUGHT),
     "block-begins": _block(
         "block-look",
         "intent",

@@ -90,3 +90,24 @@ def test_cluster_that_is_lost_where_nothing_has_room_waits(made: Any) -> None:
     listed = json.loads(made.gpus("ps", "--json"))
     assert [(each["name"], each["status"]) for each in listed] == [("train", "waiting")]
     made.destroy()
+
+
+def test_of_clusters_that_wait_as_many_look_as_may_still_buy(project: Any) -> None:
+    """The `up` that declared them counts as one; so the next round buys one, and that after it the
+    other.
+    """
+    made = project("train-a100-spot")
+    text = made.file.read_text()
+    one = "      gpu: L4:1\n      providers: [gcp]\n      ttl: 8h\n      acquire: {within: 12h}\n"
+    head = text[: text.index("    train:")]
+    made.file.write_text(f"{head}    first:\n{one}    second:\n{one}")
+    stock(made, 0)
+    assert "still looking: " in made.up() and made.machines() == []
+    stock(made, 9)
+    made.rehearse("advance", "2h")
+    said = watch(made, "--once", "--max-buys", "2/h")
+    assert ": bought " in said and "at most 2 may be: second waits" in said
+    assert len(made.machines()) == 1
+    assert ": bought second" in watch(made, "--once", "--max-buys", "2/h")
+    made.destroy()
+    assert made.machines() == []
