@@ -110,7 +110,8 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
     clusters: list[ClusterSpend] = []
     all_spells: list[Charge] = []
     launched = [row.owner for row in world.journal.launches(world.name)]
-    for owner in dict.fromkeys((*launched, *world.journal.payers(world.name))):
+    paid = (*world.journal.payers(world.name), *world.journal.racers(world.name))
+    for owner in dict.fromkeys((*launched, *paid)):
         project, name = stacks.get(owner, ("", ""))
         if stack.rpartition("/")[2] not in {"", name}:
             continue

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from providers import errors
-from providers.engine import budget, operations
+from providers.engine import budget, operations, spending
 from providers.engine.launch import race
 from providers.engine.market import collect
 from providers.engine.termination import settle
@@ -142,9 +142,12 @@ def test_loser_whose_answer_was_lost_is_looked_for_until_it_is_known(lab) -> Non
     record = create(lab)
     assert lab.beta.alive
     assert record.reasons
+    # What may run costs money, as far as anybody knows.
+    assert [(each.provider, each.ended_at) for each in charges(lab)] == [("beta", 0.0)]
     lab.beta.heal()
     after = run(lab, operations.update, record, hedged())
     assert after.reasons == ()
+    assert charges(lab)[0].ended_at > charges(lab)[0].launched_at
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
@@ -156,6 +159,20 @@ def test_winner_that_is_never_ready_is_released_and_the_walk_goes_on(lab) -> Non
     assert record.provider == "alpha"
     assert lab.alive == list(record.machines)
     assert [each.outcome for each in record.attempts][-1] == "acquired"
+
+
+def test_loser_is_paid_for_where_no_launch_was_written_down(lab) -> None:
+    """A run that was killed before its launch was written down: `gpus spend` has what the other
+    order cost all the same.
+    """
+    lab.alpha.create_s = lab.beta.create_s = 20.0
+    create(lab)
+    with lab.world().journal.change() as db:
+        db.execute("DELETE FROM launches")
+    (charge,) = charges(lab)
+    spent = charge.cost(charge.launched_at, lab.clock.now())
+    assert spent > 0
+    assert spending.of_month(lab.world()).spent == spent
 
 
 def test_stop_ends_both(lab) -> None:

@@ -45,6 +45,7 @@ class Journal(Database):
     win = _races.win
     has_lost = _races.has_lost
     beaten = _races.beaten
+    racers = _races.racers
 
     launched = _placements.launched
     remember = _placements.remember

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.journal.orders import OPEN
+from providers.engine.journal.orders import OPEN, RELEASED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from providers.engine.journal.database import Database
     from providers.engine.journal.orders import OrderRow
 
@@ -22,8 +24,9 @@ asked at once.
 
 
 class Beaten(NamedTuple):
-    """What an order cost that made machines and has lost. `ended_at` is 0 until they are confirmed
-    gone. `micro_usd` is the most that all of them cost an hour; None where it is not known.
+    """What an order cost that has lost. `ended_at` is 0 until what it made, or may have made, is
+    confirmed gone; `began_at` where it turned out that it had made nothing. `micro_usd` is the most
+    that all of it costs an hour; None where it is not known.
     """
 
     cluster: str
@@ -52,7 +55,7 @@ def has_lost(journal: Database, row: OrderRow) -> bool:
 
 
 def beaten(journal: Database, world: str, owner: str) -> tuple[Beaten, ...]:
-    """Every order of the owner that made machines and has lost, oldest first."""
+    """Every order of the owner that has lost, and made machines or may have, oldest first."""
     with journal.read() as db:
         rows = db.execute(
             "SELECT cluster, orders.token, provider, micro_usd, created_at, updated_at, state,"
@@ -68,8 +71,25 @@ def beaten(journal: Database, world: str, owner: str) -> tuple[Beaten, ...]:
             provider,
             micro_usd,
             began,
-            0.0 if state in OPEN else max(changed, began + LEAST_S),
+            _ended_at(state, json.loads(handles), began, changed),
         )
         for cluster, token, provider, micro_usd, began, changed, state, handles in rows
-        if json.loads(handles)
+        if state in (*OPEN, RELEASED) or json.loads(handles)
     )
+
+
+def racers(journal: Database, world: str) -> tuple[str, ...]:
+    """The owners of which an order has won a race: another one may have cost something."""
+    with journal.read() as db:
+        rows = db.execute(
+            "SELECT DISTINCT owner FROM orders JOIN races ON orders.token = races.token"
+            " WHERE world = ?",
+            (world,),
+        ).fetchall()
+    return tuple(owner for (owner,) in rows)
+
+
+def _ended_at(state: str, handles: Sequence[object], began: float, changed: float) -> float:
+    if state in OPEN:
+        return 0.0
+    return max(changed, began + LEAST_S) if handles else began
