@@ -269,7 +269,8 @@ class Ec2(
         ids = [text for text in known.get("instances", "").split(",") if text]
         made = lookup.made_for(self.client, order, context)
         found = {str(instance["InstanceId"]) for instance in made}
-        if not set(ids) <= found:
+        unlisted = sorted(set(ids) - found)
+        if unlisted and not lookup.forgotten(self.client, order, unlisted, self.now(), context):
             # Made a moment ago, and not in every list yet: EC2's own answer named them.
             return ticket
         after = delivery.delivered(self.client, self.surroundings, ticket, made, context)

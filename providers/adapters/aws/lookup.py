@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from providers.model.machine import Handle, Order
 
 PAGE = 500
+NEW_S = 600.0
+"""For this long a machine that EC2 made may be missing from its lists; later, one that it does not
+know by its id either has ended long ago: EC2 shows an ended one for an hour.
+"""
 
 
 def region_and_id(handle: Handle) -> tuple[str, str]:
@@ -64,6 +68,16 @@ def by_id(client: Client, context: Context, instance_id: str) -> dict[str, Any] 
             ValueError("an answer without the machine, and not that it does not exist"), context
         )
     return found[0]
+
+
+def forgotten(
+    client: Client, order: Order, ids: Iterable[str], now: float, context: Context
+) -> bool:
+    """Whether EC2 knows none of these machines of an order any more, by its own word for each. Of
+    an order of unknown age that is not told.
+    """
+    old = 0 < order.intended_at < now - NEW_S
+    return old and all(by_id(client, context, each) is None for each in ids)
 
 
 def under_request(client: Client, region: str, request: str) -> list[str]:

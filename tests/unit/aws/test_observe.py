@@ -3,10 +3,10 @@
 import pytest
 
 from providers.adapters.aws.client import Client
-from providers.errors import BadCredentials, Transient, Unsupported
+from providers.errors import BadCredentials, NoCapacity, Transient, Unsupported
 from providers.model.machine import Handle
 from providers.rehearsal.clouds.aws import console, places
-from tests.unit.aws.rig import REGION, candidate
+from tests.unit.aws.rig import REGION, candidate, order
 
 
 def test_b29_a_preempted_machine_is_gone_and_says_so(rig) -> None:
@@ -141,3 +141,18 @@ def test_a_machine_of_nobody_is_seen_without_a_label(rig) -> None:
     assert (None, made, "L4", 1) == (node.label, node.name, node.gpu_type, node.gpu_count)
     with pytest.raises(Unsupported, match="us-east-1/i-0123456789abcdef0"):
         rig.ec2.observe([Handle("aws", "projects/p/zones/z/instances/n")])
+
+
+def test_order_whose_machine_is_long_forgotten_has_ended(rig) -> None:
+    """EC2 shows an ended machine for an hour. An order of the journal that is looked at later has
+    ended: it is waited for no more, and nothing of it stands in the way of a destroy.
+    """
+    intended = order(candidate())._replace(intended_at=rig.store.now())
+    ticket = rig.ec2.submit(intended)
+    rig.boto("terminate_instances", InstanceIds=[dict(ticket.native)["instances"]])
+    rig.sleep(7_200)
+    with pytest.raises(NoCapacity):
+        rig.ec2.poll(ticket)
+    for age in (60, rig.store.now()):
+        new = ticket._replace(order=intended._replace(intended_at=rig.store.now() - age))
+        assert rig.ec2.poll(new).state == "waiting"
