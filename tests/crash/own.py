@@ -287,7 +287,8 @@ class _Experiment:
         """What no state names is deleted, or named with what takes it over; the rest stays."""
         words = ["sh", "-c", 'cd "$0" && exec gpus sweep -s "$1" --yes']
         folder = self.clone.folder
-        before = [each for several in self.boxes.leases().values() for each in several]
+        staying = self.boxes.leases(staying=True)
+        before = [each for several in staying.values() for each in several]
         run = Run([*words, str(folder), STACK], self.clone.env, folder / "sweep.log")
         if (status := run.ended()) != 0:
             raise Stuck(f"gpus sweep: exit {status}\n{run.said}")

@@ -87,8 +87,8 @@ class Boxes:
 
     # Counting
 
-    def leases(self) -> dict[str, list[str]]:
-        """Cluster -> `BOX/TOKEN` of each lease that stands."""
+    def leases(self, *, staying: bool = False) -> dict[str, list[str]]:
+        """Cluster -> `BOX/TOKEN` of each lease that stands; `staying`: that nobody has released."""
         found: dict[str, list[str]] = {}
         for box in self.all:
             for file in box.root.glob("leases/*/lease"):
@@ -96,6 +96,8 @@ class Boxes:
                     fields = dict(
                         line.split("=", 1) for line in file.read_text().splitlines() if "=" in line
                     )
+                    if staying and fields.get("ending"):
+                        continue
                     found.setdefault(fields.get("cluster", ""), []).append(
                         f"{box.name}/{file.parent.name}"
                     )
