@@ -402,9 +402,10 @@ release() {
   finish ok
 }
 
-# Waits a second for what was told to end, and not under the lock: who asks would only ask again.
+# Waits a little for what was told to end, and not under the lock: who asks would only ask again.
+# Not long: of several machines one is told after the other.
 ended_soon() {
-  for pause in .05 .1 .15 .2 .25 .25; do
+  for pause in .05 .1 .15; do
     [ -d "$leases/$token" ] || return
     flock -u 9
     sleep "$pause" 2>/dev/null || sleep 1
