@@ -24,6 +24,7 @@ def test_a_block_is_paid_once_waited_for_and_used(project) -> None:
     assert made.machines() == [] and made.cluster()["outputs"]["status"] == "queued"
     spent = json.loads(made.gpus("spend", "--json"))
     assert "755.04" in json.dumps(spent)
+    (month,) = {each["month"] for each in spent if each["world"] == "rehearsal"}
     again = " ".join(made.up(fails=True).split())
     assert "waits for its block until" in again
     made.rehearse("advance", "26h")
@@ -35,4 +36,5 @@ def test_a_block_is_paid_once_waited_for_and_used(project) -> None:
     assert len(made.machines()) == 1, calls
     assert "it is paid for and cannot be cancelled" in " ".join(made.destroy().split())
     assert made.machines() == []
-    assert json.loads(made.gpus("spend", "--json")) != [] and "755.04" in made.gpus("spend")
+    # The block may begin, and end, in the month after the one in which it was paid.
+    assert "755.04" in made.gpus("spend", "--month", month)
