@@ -130,6 +130,13 @@ def _block(*moments: str, who: tuple[str, ...], world: str = "", create: str = "
     )
 
 
+ACROSS: dict[str, Any] = {
+    "gpu": "T4:1",
+    "providers": ["gcp", "aws"],
+    "rank": "preference",
+    "regions": ["us-central1", "us-east-1"],
+}
+"""Google's places first, then EC2's."""
 STEPS = {
     "up": Step(("owned", "intent", "made", "pending", "running", "reply", "saved"), first=False),
     "up-nodes": Step(
@@ -142,25 +149,14 @@ STEPS = {
     "up-across": Step(
         ("refused", "made", "running"),
         first=False,
-        edit={
-            "gpu": "T4:1",
-            "providers": ["gcp", "aws"],
-            "rank": "preference",
-            "regions": ["us-central1", "us-east-1"],
-        },
+        edit=ACROSS,
         clouds=("aws",),
         world="sold out at gcp",
     ),
     "up-hedged": Step(
         ("intent", "both", "won", "beaten"),
         first=False,
-        edit={
-            "gpu": "T4:1",
-            "providers": ["gcp", "aws"],
-            "rank": "preference",
-            "regions": ["us-central1", "us-east-1"],
-            "hedge": 2,
-        },
+        edit={**ACROSS, "hedge": 2},
         clouds=("aws",),
         world="slow at gcp",
     ),

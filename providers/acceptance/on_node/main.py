@@ -70,8 +70,8 @@ def _measure(found: dict[str, Any], mode: str) -> None:
     log = host.kernel_log()
     found["xids"] = None if log is None else host.xids(log)
     found["step"] = "driver"
-    found["gpus"] = _gpus()
-    places = driver.places(driver.ask("-q", "-x"), _lent())
+    xml, lent = driver.ask("-q", "-x"), _lent()
+    found["gpus"], places = driver.inventory(xml, lent), driver.places(xml, lent)
     found["links"] = driver.links(_or_empty("topo", "-m"), _or_empty("nvlink", "-s"), places)
     found["step"] = "torch"
     began = time.monotonic()
