@@ -379,10 +379,8 @@ class ClusterFields(Strict):
             " long, and the `up` does not fail."
         ),
     )
-    hedge: Annotated[int, Field(strict=True)] = Field(
+    hedge: Annotated[int, Field(strict=True, ge=1, le=2)] = Field(
         default=1,
-        ge=1,
-        le=2,
         description=(
             "`2`: where the first place does not answer at once, another provider is asked too. "
             "The first that has room is kept, the other one is cancelled."

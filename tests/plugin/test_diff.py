@@ -195,9 +195,7 @@ def test_options_of_the_provider_it_runs_at_replace() -> None:
 
 
 def test_only_the_links_that_are_used_matter() -> None:
-    """Another region's subnet moves nothing; the network, the own subnet, or one not known yet
-    does.
-    """
+    """Another region's subnet moves nothing; the network, the own subnet, or an unknown one does."""
     links = OLD["network_links"]
     assert not verdict({"network_links": {**links, "subnetwork.r2": "s9"}}).replaces
     assert not verdict({"network_links": {**links, "subnetwork.r3": UNKNOWN}}).replaces
