@@ -125,7 +125,7 @@ def of_month(world: World, month: str = "", stack: str = "") -> MonthSpend:
                 or (spell.micro_usd is None and _hours([spell], begin, min(now, end)) > 0)
                 for spell in own
             )
-            if hours or spent or untold:
+            if any(_runs(each, begin, min(now, end)) for each in own) or spent or untold:
                 all_spells += own
                 clusters.append(
                     ClusterSpend(
@@ -163,8 +163,8 @@ def _volumes(
     for spells in by_volume.values():
         last = max(spells, key=lambda each: (each.ended_at is None, each.began_at))
         own = volume_costs.charges(spells)
-        hours = _hours(own, begin, min(now, end))
-        if hours:
+        if any(_runs(each, begin, min(now, end)) for each in own):
+            hours = _hours(own, begin, min(now, end))
             spent = sum(each.cost(begin, min(now, end)) for each in own)
             to_come = sum(each.cost(max(now, begin), end) for each in own)
             whose = stacks.get(last.owner, ("", ""))
@@ -197,6 +197,16 @@ def _users(world: World, volume: VolumeSpell) -> tuple[str, ...] | None:
         cluster
         for cluster, names in mounts.items()
         if any(volume.spec.name in (each or ()) for each in names)
+    )
+
+
+def _runs(spell: Charge, since: float, until: float) -> bool:
+    """Whether it runs at some time between two moments, were it only since the last of them: what
+    began a millisecond ago has cost nothing that could be counted, and is there.
+    """
+    ends = (moment for moment in (spell.ended_at, spell.ends_at) if moment)
+    return spell.launched_at <= until and all(
+        moment > max(since, spell.launched_at) for moment in ends
     )
 
 

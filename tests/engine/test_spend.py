@@ -8,7 +8,9 @@ from providers.engine.budget import bounds
 from providers.engine.journal.orders import Prepaid
 from providers.engine.journal.owners import OwnerRow
 from providers.engine.journal.placements import PlacementRow
+from providers.engine.journal.volumes import VolumeSpell
 from providers.engine.runtime.world import World
+from providers.model.volume import VolumeSpec
 
 USD = 1_000_000
 BEGIN, END = bounds("2026-11")
@@ -33,17 +35,22 @@ def launch(
 
 
 def month(
-    *launches: PlacementRow, now: float, paid: tuple[Prepaid, ...] = (), **asked: str
+    *launches: PlacementRow,
+    now: float,
+    paid: tuple[Prepaid, ...] = (),
+    volumes: tuple[VolumeSpell, ...] = (),
+    **asked: str,
 ) -> spending.MonthSpend:
     """The month of a world whose journal has these placements."""
     journal = SimpleNamespace(
         owners=lambda _: (OwnerRow("of-dev", "project", "dev", ""),),
         launches=lambda _, owner="": [each for each in launches if owner in {"", each.owner}],
-        volume_spells=lambda _: (),
+        volume_spells=lambda _, owner="": volumes,
         prepaid=lambda _, owner: [each for each in paid if owner == "of-dev"],
         payers=lambda _: ("of-dev",) if paid else (),
         beaten=lambda _world, _owner: (),
         racers=lambda _: (),
+        orders=lambda *_, **__: (),
     )
     world = SimpleNamespace(
         name="live", has_journal=True, journal=journal, clock=SimpleNamespace(now=lambda: now)
@@ -93,6 +100,21 @@ def test_one_stack_and_a_past_month_can_be_asked_for() -> None:
     found = month(*launches, now=END + DAY, month="2026-11", stack="organization/project/dev")
     assert [(each.cluster, each.to_come) for each in found.clusters] == [("a", 0)]
     assert found.spent == 10 * USD * 30 * 24
+
+
+def test_what_began_this_very_moment_is_named_and_what_never_ran_is_not() -> None:
+    """A cluster and a volume, before they cost anything that could be counted."""
+    now = BEGIN + DAY
+    disk = VolumeSpell(
+        "of-dev", VolumeSpec("disk", "gcp"), "", None, 20 * USD, "", began_at=now - 0.0004
+    )
+    for began in (now, now - 0.0004):
+        found = month(launch("a", began), now=now, volumes=(disk._replace(began_at=began),))
+        assert [each.cluster for each in found.clusters] == ["a"] and found.spent < 10
+        assert [each.volume for each in found.volumes] == ["disk"]
+    ended = disk._replace(ended_at=disk.began_at)
+    over = launch("a", BEGIN - HOUR, ends_at=BEGIN)
+    assert month(over, now=now, volumes=(ended,)) == month(now=now)
 
 
 def test_a_block_counts_whole_on_the_day_it_was_paid() -> None:
