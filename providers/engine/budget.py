@@ -33,8 +33,8 @@ SPELLS_MAX = 16
 VOLUME = "volume "
 """What the name of a volume begins with among those of clusters."""
 HEDGE = "hedge-"
-"""What stands before an order's token, in place of a generation, where the order was cancelled
-because another one had room before.
+"""What stands before an order's token, in place of a generation, where the order was one of two at
+once and is not kept.
 """
 _HOUR_S = 3_600
 
@@ -223,12 +223,12 @@ def merged(ledger: Ledger, known: Iterable[Charge], now: float) -> Ledger:
         if spell.is_volume and at:
             # As older versions wrote it, without its place.
             spells.pop(spell._replace(generation=size).key, None)
-        is_new = spell.key not in spells
+        old = spells.get(spell.key)
         # A volume that costs on is in no sum, however long ago it was made.
         costs_on = spell.is_volume and not spell.ended_at
-        if is_new and spell.launched_at < ledger.folded_before and not costs_on:
+        free = spell.generation.startswith(HEDGE) and spell.ended_at == spell.launched_at
+        if old is None and (free or (spell.launched_at < ledger.folded_before and not costs_on)):
             continue
-        old = spells.get(spell.key)
         if old is not None:
             ends = [moment for moment in (old.ended_at, spell.ended_at) if moment]
             paid = [fee for fee in (old.upfront, spell.upfront) if fee is not None]

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from providers.engine.budget import VOLUME
+from providers.engine.budget import HEDGE, VOLUME
 from providers.engine.runtime.accounts import adapter_of
 from providers.engine.runtime.deadlines import looking
 from providers.engine.runtime.tasks import repeated
@@ -57,9 +57,11 @@ async def settled(
             ]
         except CloudError:
             return False
+        # Of two orders at once: the token that it is kept under is on no machine.
+        hedged = spell.generation.startswith(HEDGE)
         return not any(
             node.status != GONE
-            and (node.label is None or node.label.generation in ("", spell.generation))
+            and (hedged or node.label is None or node.label.generation in ("", spell.generation))
             for node in nodes
         )
 

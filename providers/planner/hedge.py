@@ -12,7 +12,7 @@ from providers.model.ask import FLEX_START
 from providers.model.money import per_hour, usd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from providers.model.capability import Capabilities
     from providers.model.offer import Candidate
@@ -22,10 +22,17 @@ HEAD_START_S = 5
 """So long the first place has alone: most that have room answer within it, and then nothing is
 bought twice. Once any place was refused, the other provider is asked at once.
 """
+DEARER = 2
+"""A place that costs more than so many times what is asked already is not asked beside it: it comes
+in its turn. What is cancelled costs a minute at least, which is 1.7 % of its first hour: so it
+comes to 3.3 % of the kept one's at most, and to less than 1 % on average
+(`python -m tests.benchmarks acquire`).
+"""
 CANCELLED_S = 660
 """The longest that a cancelled order costs money where its cloud deletes at all: ten minutes for
 the deletion to take effect, and a minute to ask for it. EC2 and Google bill one minute at least.
 """
+ALONE = "one place at a time"
 
 
 def takes_part(candidate: Candidate, able: Mapping[str, Capabilities]) -> bool:
@@ -41,19 +48,47 @@ def takes_part(candidate: Candidate, able: Mapping[str, Capabilities]) -> bool:
     )
 
 
-def line(plan: Plan) -> str:
-    """Who is asked at once, and what that costs more at worst; or why nobody is."""
+def beside(asked: Candidate, other: Candidate) -> bool:
+    """Whether another provider's place may be asked beside one that is asked already, by its
+    price.
+    """
+    return (
+        other.provider != asked.provider
+        and (other.micro_usd or 0) <= (asked.micro_usd or 0) * DEARER
+    )
+
+
+def line(plan: Plan, together: Callable[[Candidate, Candidate], bool] | None = None) -> str:
+    """Who is asked at once, and what that costs more at worst; or why nobody is. `together` says
+    whether the stack could pay for both.
+    """
     able = plan.terms.capabilities
-    parts = [each for each in plan.candidates if takes_part(each, able)]
+    same: dict[tuple[str, int | None], Candidate] = {}
+    for each in plan.candidates:
+        if takes_part(each, able):
+            same.setdefault((each.provider, each.micro_usd), each)
+    parts = list(same.values())
     providers = list(dict.fromkeys(each.provider for each in parts))
     if len(providers) < 2:
         found = f"only {providers[0]} can" if providers else "no place can"
-        return f"one place at a time: {found} be asked beside another provider"
-    first, *others = providers
-    dearest = max(each.micro_usd or 0 for each in parts)
+        return f"{ALONE}: {found} be asked beside another provider"
+    pairs = [
+        (asked, other)
+        for number, other in enumerate(parts)
+        for asked in parts[:number]
+        if beside(asked, other)
+    ]
+    if not pairs:
+        return f"{ALONE}: other providers cost more than {DEARER} times what {providers[0]} does"
+    if together is not None:
+        pairs = [pair for pair in pairs if together(*pair)]
+    if not pairs:
+        return f"{ALONE}: gpus:max_spend has no room for two, each as long as it may live"
+    others = dict.fromkeys(other.provider for _, other in pairs)
+    dearest = max(each.micro_usd or 0 for pair in pairs for each in pair)
     return (
-        f"also tries {' or '.join(others)} if {first} does not answer within {HEAD_START_S} s;"
-        f" {at_worst(dearest)}"
+        f"also tries {' or '.join(others)} if {pairs[0][0].provider} does not answer within"
+        f" {HEAD_START_S} s; {at_worst(dearest)}"
     )
 
 

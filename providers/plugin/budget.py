@@ -117,6 +117,26 @@ class Budgets:
         budget.reserve(name, budget.whole(best, limit_s, now, name) or 0)
         return text
 
+    async def hedged(
+        self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan
+    ) -> str:
+        """Who is asked at once, by a declaration that has two asked and by what the stack may
+        spend; empty for any other.
+        """
+        from functools import partial
+
+        from providers.engine.desired import ClusterSpec
+        from providers.engine.launch.buy import both_affordable
+        from providers.planner import hedge
+
+        if values.get("hedge") != 2 or not plan.candidates:
+            return ""
+        if setup.volumes:
+            return f"{hedge.ALONE}: what mounts a volume can be at one provider only"
+        budget = await self.of(world, values)
+        spec = ClusterSpec("", str(values.get("cluster")), ask, setup, "", budget=budget)
+        return hedge.line(plan, partial(both_affordable, world, spec))
+
     async def standing(self, world: World, values: Mapping[str, Any]) -> str:
         """What was spent and what is to come, where nothing is bought; empty without a limit."""
         budget = await self.of(world, values)

@@ -17,6 +17,7 @@ from providers.plugin.preview import CREATE, REPLACE, UPDATE, PreviewContext
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from providers.engine.runtime.world import World
     from providers.plugin.diff import Verdict
     from providers.plugin.inputs import Checked
     from providers.plugin.session import Session
@@ -88,13 +89,14 @@ class Plans:
             raise GpusError(preview.refusal(name, plan, context))
         setup = context.setup
         assert setup is not None
-        limit = await self._session.in_world(
-            urn,
-            str(values["world"]),
-            values,
-            lambda world: self._session.budgets.previewed(world, values, plan.ask, setup, plan),
-        )
-        self.note(urn, plan=plan, limit=limit)
+        budgets, of_plan = self._session.budgets, (plan.ask, setup, plan)
+
+        async def told(world: World) -> tuple[str, str]:
+            limit = await budgets.previewed(world, values, *of_plan)
+            return limit, await budgets.hedged(world, values, *of_plan)
+
+        limit, hedge = await self._session.in_world(urn, str(values["world"]), values, told)
+        self.note(urn, plan=plan, limit=limit, hedge=hedge)
 
     async def before_create(self, urn: str, values: Mapping[str, Any]) -> None:
         """Finds what a creation replaces, where the engine did not ask for the difference, and

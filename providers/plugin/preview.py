@@ -42,7 +42,7 @@ CREATE, ADOPT, KEEP, UPDATE, REPLACE, RECLAIM = (
 class PreviewContext(NamedTuple):
     """What is known of one cluster, by URN. `ask` is None while the GPU is not known. `reason` says
     why it is replaced, `later` what of an edit waits. `plan` is the plan, once it was made; `limit`
-    what it comes to under the stack's `max_spend`.
+    what it comes to under the stack's `max_spend`, `hedge` who is asked at once.
     """
 
     ask: Ask | None = None
@@ -54,6 +54,7 @@ class PreviewContext(NamedTuple):
     owner: str = ""
     plan: Plan | None = None
     limit: str = ""
+    hedge: str = ""
     inputs: Mapping[str, Any] = {}
     edited: bool = False
     """Whether its declaration differs from the one before."""
@@ -219,7 +220,6 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
         condition_of,
     )
     from providers.engine.reconcile.on_preview import kept, what
-    from providers.planner import hedge
     from providers.planner.summary import CurrentCost
 
     record = seen.record
@@ -230,7 +230,7 @@ def change(plan: Plan, seen: PreviewContext, also: str) -> CurrentCost:
             ("max_spend", seen.limit),
             ("also", also),
             ("acquire", _waits(seen)),
-            ("hedge", hedge.line(plan) if seen.inputs.get("hedge") == 2 else ""),
+            ("hedge", seen.hedge),
         )
         return CurrentCost(0, "", facts=tuple(fact for fact in found if fact[1]))
     facts = (

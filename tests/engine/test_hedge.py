@@ -7,7 +7,8 @@ from contextlib import suppress
 import pytest
 
 from providers import errors
-from providers.engine import budget, operations, spending
+from providers.catalog.table import table
+from providers.engine import budget, operations, spending, vanished
 from providers.engine.launch import race
 from providers.engine.market import collect
 from providers.engine.termination import settle
@@ -17,7 +18,7 @@ from providers.model.spec import read_cluster
 from providers.planner import hedge
 from providers.testing.fake_adapter import lost
 from tests import virtual_time
-from tests.engine.cases import USD, ask, wanted
+from tests.engine.cases import USD, ask, offer, wanted
 
 MONTH_S = 31 * 86_400
 
@@ -45,7 +46,9 @@ def create(lab, want=None, generation="g1"):
 
 
 def charges(lab):
-    return [each for each in budget.of_journal(lab.world(), ["own"]) if each.is_beside]
+    """What the month has of orders that are not kept, and cost something."""
+    known = budget.of_journal(lab.world(), ["own"])
+    return [each for each in known if each.is_beside and each.ended_at != each.launched_at]
 
 
 def test_first_provider_that_has_room_is_kept_and_the_other_released(lab) -> None:
@@ -175,6 +178,47 @@ def test_loser_is_paid_for_where_no_launch_was_written_down(lab) -> None:
     assert spending.of_month(lab.world()).spent == spent
 
 
+def test_winner_that_was_never_ready_is_paid_for(lab) -> None:
+    """It was kept, was not what was ordered, and was released before its launch was written down."""
+    lab.beta.twist = lambda nodes: [node._replace(gpu_count=1) for node in nodes]
+    lab.alpha.create_s = 100.0
+    create(lab)
+    assert [each.provider for each in charges(lab) if each.micro_usd == 14 * USD] == ["beta"]
+
+
+def test_what_was_not_known_and_is_kept_then_is_counted_once(lab) -> None:
+    """An order that was counted while nobody knew what it made: once it is what is kept, its
+    launch has its cost.
+    """
+    launched = charge("", "alpha", lab.clock.now(), 0.0)
+    unknown = charge(budget.HEDGE, "alpha", lab.clock.now() - 5, 0.0)
+    ledger = budget.merged(budget.Ledger(), [unknown], lab.clock.now())
+    kept = unknown._replace(ended_at=unknown.launched_at)
+    ledger = budget.merged(ledger, [kept, launched], lab.clock.now())
+    assert sum(each.cost(0, lab.clock.now() + 3_600) for each in ledger.spells.values()) == USD
+    # What never counted is not written into the state.
+    assert budget.merged(budget.Ledger(), [kept], lab.clock.now()).spells == {}
+
+
+def charge(prefix, provider, began, ended):
+    return budget.Charge("train", f"{prefix}t", provider, USD, began, ended)
+
+
+def test_what_another_computer_must_still_release_is_not_taken_for_gone(lab) -> None:
+    """A state knows that a lost order may run. Its machine bears the cluster's generation."""
+    lab.alpha.create_s = 500
+    lab.alpha.fail("delete", errors.Transient("busy", provider="alpha"), times=1_000)
+    create(lab)
+    lost_one = charge(budget.HEDGE, "alpha", lab.clock.now() - 60, 0.0)
+    ledger = budget.Ledger(spells={lost_one.key: lost_one})
+    after = run(lab, vanished.settled, "own", ledger, (), ())
+    assert after.spells[lost_one.key].ended_at == 0.0
+    for node in lab.alpha.alive:
+        lab.alpha.preempt(node.handle)
+    after = run(lab, vanished.settled, "own", ledger, (), ())
+    assert after.spells[lost_one.key].ended_at > 0.0
+
+
 def test_stop_ends_both(lab) -> None:
     """The user's stop releases whatever both orders made, and says so."""
     world = lab.world()
@@ -191,6 +235,12 @@ def test_stop_ends_both(lab) -> None:
     assert lab.creates == 2
     assert lab.alive == []
     assert world.journal.orders("rehearsal", "own") == ()
+    # None of them was kept, and both are paid.
+    assert {each.provider for each in charges(lab)} == {"alpha", "beta"}
+    spent = sum(each.cost(0, lab.clock.now() + 60) for each in charges(lab))
+    assert spent >= 399_999
+    lab.clock.advance(60)
+    assert spending.of_month(lab.world()).spent == spent
 
 
 @pytest.mark.parametrize("deaths", range(14))
@@ -262,6 +312,30 @@ def test_what_is_queued_for_takes_no_part(lab) -> None:
     assert all(node.status == GONE or node.handle in record.handles for node in lab.alive)
 
 
+def test_what_takes_no_part_is_in_no_order_of_two(lab) -> None:
+    """Though its cloud would take it in one call with a place that does."""
+    rows = [offer("alpha", "north", f"n{usd}", usd=usd) for usd in (10, 12)]
+    queue = offer("alpha", "north", "n12", capacity="flex-start")
+    lab.offers = table((*rows, queue, offer("beta", "east", "east-a", usd=11)))
+    lab.alpha.stock["n10", "spot"], lab.alpha.group = 0, len
+    create(lab, hedged(ask(spot=("spot", Capacity("flex-start")))))
+    assert [each.capacity for each in lab.alpha.orders[1].candidates] == ["spot"]
+
+
+@pytest.mark.parametrize(("usd", "creates"), [(20, 2), (21, 1)])
+def test_what_costs_more_than_twice_as_much_is_not_asked_beside(lab, usd, creates) -> None:
+    """It is asked in its turn, and the plan says so."""
+    lab.offers = table((offer("alpha", "north", "n", usd=10), offer("beta", "east", "e", usd=usd)))
+    lab.alpha.create_s = 30.0
+    create(lab)
+    assert lab.creates == creates
+    line = hedge.line(collect.market(lab.world()).plan(ask()))
+    dear = "one place at a time: other providers cost more than 2 times what alpha does"
+    assert (line == dear) == (creates == 1)
+    lab.alpha.stock["n", "spot"] = 0
+    assert create(lab, hedged(name="other"), "g2").provider == "beta"
+
+
 def test_a_job_is_never_hedged() -> None:
     """A job could begin at both providers: it is asked for at one."""
     assert race.is_hedged(hedged())
@@ -277,6 +351,10 @@ def test_plan_says_who_is_asked_at_once_and_what_it_costs_at_worst(lab) -> None:
         "also tries beta if alpha does not answer within 5 s; at worst $2.57 more (11m at $14.00/h)"
     )
     assert hedge.CANCELLED_S == settle.GONE_LIMIT_S + settle.AGAIN_S
+    poor = hedge.line(market.plan(ask()), lambda _one, _other: False)
+    assert poor == (
+        "one place at a time: gpus:max_spend has no room for two, each as long as it may live"
+    )
     alone = hedge.line(market.plan(ask(providers=("alpha",))))
     assert alone == "one place at a time: only alpha can be asked beside another provider"
 

@@ -61,6 +61,11 @@ def test_plan_says_who_is_asked_at_once_and_what_that_costs_at_worst(servicer) -
     text = " ".join(result(plan(servicer, urn=URN))["text"].split())
     assert " hedge also tries " in text
     assert " if gcp does not answer within 5 s; at worst $" in text
+    short = {**inputs, "max_spend": 300, "ttl": "24h"}
+    call(servicer, "Check", news=struct(short))
+    call(servicer, "Create", properties=struct(short), preview=True)
+    text = " ".join(result(plan(servicer, urn=URN))["text"].split())
+    assert " hedge one place at a time: gpus:max_spend has no room for two, each as long" in text
 
 
 def test_plan_says_in_one_line_that_it_waits_where_all_is_sold_out(servicer) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.journal.orders import OPEN, RELEASED
+from providers.engine.journal.orders import OPEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from providers.engine.journal.database import Database
     from providers.engine.journal.orders import OrderRow
@@ -24,9 +24,9 @@ asked at once.
 
 
 class Beaten(NamedTuple):
-    """What an order cost that has lost. `ended_at` is 0 until what it made, or may have made, is
-    confirmed gone; `began_at` where it turned out that it had made nothing. `micro_usd` is the most
-    that all of it costs an hour; None where it is not known.
+    """What an order of a race cost beside what is kept. `ended_at` is 0 until what it made, or may
+    have made, is confirmed gone; `began_at` where it turned out that it made nothing, or that it is
+    what is kept. `micro_usd` is the most that all of it costs an hour; None where it is not known.
     """
 
     cluster: str
@@ -55,15 +55,20 @@ def has_lost(journal: Database, row: OrderRow) -> bool:
 
 
 def beaten(journal: Database, world: str, owner: str) -> tuple[Beaten, ...]:
-    """Every order of the owner that has lost, and made machines or may have, oldest first."""
+    """Every order of the owner's races, oldest first: also where none of a race was kept."""
     with journal.read() as db:
         rows = db.execute(
             "SELECT cluster, orders.token, provider, micro_usd, created_at, updated_at, state,"
-            " native_ids FROM orders JOIN races ON json_extract(intent, '$.race') = races.race"
-            " WHERE world = ? AND owner = ? AND orders.token != races.token"
+            " native_ids, orders.token = races.token FROM orders"
+            " LEFT JOIN races ON json_extract(intent, '$.race') = races.race"
+            " WHERE world = ? AND owner = ? AND json_extract(intent, '$.race') != ''"
             " ORDER BY orders.rowid",
             (world, owner),
         ).fetchall()
+        launches = db.execute(
+            "SELECT native_ids FROM launches WHERE world = ? AND owner = ?", (world, owner)
+        ).fetchall()
+    launched = {native for (ids,) in launches for _, native in json.loads(ids)}
     return tuple(
         Beaten(
             cluster,
@@ -71,22 +76,31 @@ def beaten(journal: Database, world: str, owner: str) -> tuple[Beaten, ...]:
             provider,
             micro_usd,
             began,
-            _ended_at(state, json.loads(handles), began, changed),
+            began
+            if won and (state in OPEN or _launched(handles, launched))
+            else _ended_at(state, json.loads(handles), began, changed),
         )
-        for cluster, token, provider, micro_usd, began, changed, state, handles in rows
-        if state in (*OPEN, RELEASED) or json.loads(handles)
+        for cluster, token, provider, micro_usd, began, changed, state, handles, won in rows
     )
 
 
 def racers(journal: Database, world: str) -> tuple[str, ...]:
-    """The owners of which an order has won a race: another one may have cost something."""
+    """The owners that asked two providers at once: what is not kept may have cost something."""
     with journal.read() as db:
         rows = db.execute(
-            "SELECT DISTINCT owner FROM orders JOIN races ON orders.token = races.token"
-            " WHERE world = ?",
+            "SELECT DISTINCT owner FROM orders WHERE world = ?"
+            " AND json_extract(intent, '$.race') != ''",
             (world,),
         ).fetchall()
     return tuple(owner for (owner,) in rows)
+
+
+def _launched(handles: str, launched: Collection[str]) -> bool:
+    """Whether what it made was written down as launched, or nothing is known to have been made:
+    what is kept is paid for as such.
+    """
+    made = [native for _, native in json.loads(handles)]
+    return not made or any(native in launched for native in made)
 
 
 def _ended_at(state: str, handles: Sequence[object], began: float, changed: float) -> float:

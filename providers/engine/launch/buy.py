@@ -195,14 +195,14 @@ async def _walk(
         before=before,
     )
     work = (
-        race.run(started, partial(_both_affordable, world, spec))
+        race.run(started, partial(both_affordable, world, spec))
         if race.is_hedged(spec) and not keep
         else started.run()
     )
     return await removed_after(work, world, spec, stop_signal)
 
 
-def _both_affordable(world: World, spec: ClusterSpec, one: Candidate, other: Candidate) -> bool:
+def both_affordable(world: World, spec: ClusterSpec, one: Candidate, other: Candidate) -> bool:
     """Whether the stack could pay for both, each as long as it may live: until it is gone for
     certain, the one that is cancelled costs money.
     """

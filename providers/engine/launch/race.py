@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from providers.engine.launch.lane import Lane
 from providers.engine.runtime.tasks import StopSignal, pause
-from providers.planner.hedge import HEAD_START_S, takes_part
+from providers.planner.hedge import HEAD_START_S, beside, takes_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,24 +100,14 @@ class _Race:
             self._start(head)
 
     def _next(self) -> Candidate | None:
-        candidates, manifests = self._walk.candidates, self._walk.world.manifests
-        able = {name: each.capabilities for name, each in manifests.items()}
+        candidates = self._walk.candidates
         candidates.drop()
         other = next(iter(self._running.values()), None)
         if other is None:
             return candidates.pending[0] if candidates.pending else None
-        if not takes_part(other.head, able):
+        if not self._takes_part(other.head):
             return None
-        return next(
-            (
-                each
-                for each in candidates.pending
-                if each.provider != other.head.provider
-                and takes_part(each, able)
-                and self._fits(each, other)
-            ),
-            None,
-        )
+        return next((each for each in candidates.pending if self._fits(each, other)), None)
 
     def _start(self, head: Candidate) -> None:
         if self._running and not self._told:
@@ -129,6 +119,11 @@ class _Race:
         def others() -> list[Lane]:
             return [each for each in self._running.values() if each is not lane]
 
+        def fits(candidate: Candidate) -> bool:
+            # What takes no part is asked by itself, as without a race.
+            part = self._takes_part(candidate) or not self._takes_part(head)
+            return part and all(self._fits(candidate, each) for each in others())
+
         lane = Lane(
             head,
             StopSignal(self._walk.world, self._walk.stop),
@@ -136,14 +131,21 @@ class _Race:
             self._id,
             self._wins,
             lambda: next((each.head.provider for each in others()), ""),
-            lambda candidate: all(self._fits(candidate, each) for each in others()),
+            fits,
             lambda: not others(),
         )
         self._running[asyncio.ensure_future(self._walk.step(lane))] = lane
 
+    def _takes_part(self, candidate: Candidate) -> bool:
+        manifests = self._walk.world.manifests
+        able = {name: each.capabilities for name, each in manifests.items()}
+        return takes_part(candidate, able)
+
     def _fits(self, candidate: Candidate, other: Lane) -> bool:
         asked = other.orders[-1].candidates if other.orders else (other.head,)
-        return all(self._together(each, candidate) for each in asked)
+        return self._takes_part(candidate) and all(
+            beside(each, candidate) and self._together(each, candidate) for each in asked
+        )
 
     def _wins(self, order: Order) -> bool:
         """Whether the order is the one that is kept; then the other is cancelled."""

@@ -326,7 +326,7 @@ class Walk:
             return self._queued(ticket)
         remainder = await purchase.give_up(ticket)
         if stop.on and remainder.clean:
-            made = remainder.deleted if stop.beaten else None
+            made = remainder.deleted if bought.lane.race else None
             self._settled(bought.order, order_table.RELEASED, stop.why, made)
             if not stop.beaten:
                 raise self.stopped(stop)
