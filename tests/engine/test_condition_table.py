@@ -11,7 +11,7 @@ from providers.engine.reconcile.condition import (
     condition_of,
 )
 from providers.engine.reconcile.observe import Observation
-from providers.engine.reconcile.on_preview import DiffCase, PreviewCase
+from providers.engine.reconcile.on_preview import DiffCase, PreviewCase, kept
 from providers.engine.reconcile.status import REPLACE_ALL, REPLACE_NODE, REPORT
 from providers.engine.reconcile.steps import STEPS
 from providers.engine.record import DEGRADED, GAVE_UP, UNSETTLED, WAITING, ClusterRecord
@@ -219,6 +219,23 @@ def test_preview_has_words_for_each_condition_that_a_record_shows() -> None:
                     or "beside the rest" in text
                     or condition in NOTHING_YET
                 )
+
+
+@pytest.mark.parametrize(
+    "condition", [C.OUTDATED, C.GONE, C.UNSETTLED, C.DEGRADED, C.PREEMPTED, C.FAILED, C.HALTED]
+)
+def test_a_preview_of_what_an_up_acts_on_is_no_no_change(condition) -> None:
+    """Where the refresh has left something to be done, what is done stands there, and why."""
+    status = {C.HALTED: STOPPED, C.OUTDATED: RUNNING}.get(condition, condition)
+    given = record(2, status=str(status), reasons=("one of them is left",), detail="lost one")
+    said = STEPS[condition].preview(PreviewCase(given, 5_000_000))
+    assert not kept(said) and "alpha" in said
+    if condition in (C.OUTDATED, C.GONE, C.UNSETTLED):
+        assert "one of them is left" in said
+    if condition in (C.GONE, C.UNSETTLED):
+        assert "RELEASES" in said and "$5.00/h" in said
+        stopped = STEPS[condition].preview(PreviewCase(given, 5_000_000, stops=True))
+        assert stopped.startswith("fails: ")
 
 
 @pytest.mark.parametrize("stops", [True, False])

@@ -35,8 +35,9 @@ class PreviewCase(NamedTuple):
     replicas: int = 0
     """How many are declared; 0 for what is no service of several."""
     edited: bool = False
+    """Whether the declaration was edited."""
     stops: bool = False
-    """Whether the declaration was edited, and whether it has the machines stopped."""
+    """Whether the declaration has the machines stopped."""
 
     @property
     def acts(self) -> bool:
@@ -89,7 +90,27 @@ def stays(case: PreviewCase) -> str:
         return _still(record)
     if case.replicas not in (0, record.placement.nodes):
         return _resized(case)
-    return f"{NOTHING}: {what(record)}{_STAYS}{per_hour(record.price.micro_usd)}"
+    return f"{NOTHING}: {what(record)}{_STAYS}{_cost(record)}"
+
+
+def redeployed(case: PreviewCase) -> str:
+    """What is deployed again where it runs; its reason says what differs."""
+    record = case.record
+    if not record.reasons:
+        return stays(case)
+    return f"REDEPLOYS {what(record)} in place: {record.reasons[0]}; {_cost(record)} as before"
+
+
+def bought_again(case: PreviewCase) -> str:
+    """What is released first, and what the new one costs; where it is to be stopped, that it can't
+    be.
+    """
+    record = case.record
+    if case.stops:
+        return f"fails: {what(record)} is {record.status}, and can't be stopped"
+    why = f" ({record.reasons[0]})" if record.reasons else ""
+    new = per_hour(case.new_micro_usd)
+    return f"RELEASES what is left of {what(record)}{why}, then buys by the plan: {new}"
 
 
 def _resized(case: PreviewCase) -> str:
@@ -110,13 +131,13 @@ def stays_drifted(case: PreviewCase) -> str:
     record = case.record
     if record.reasons:
         return _still(record)
-    now = per_hour(record.price.micro_usd)
+    now = _cost(record)
     return f"{NOTHING}: {what(record)}{_STAYS}{now} now: {drift.text(record)}"
 
 
 def repaired(case: PreviewCase) -> str:
     """What `on_loss` does about machines that are lost, and what that comes to."""
-    record, now = case.record, per_hour(case.record.price.micro_usd)
+    record, now = case.record, _cost(case.record)
     if not record.reasons:
         return f"{NOTHING}: {what(record)} is degraded, and `on_loss: report` leaves it so"
     if case.on_loss == REPLACE_NODE:
@@ -149,7 +170,7 @@ def stays_failed(case: PreviewCase) -> str:
         return replaced(case)
     if case.record.reasons:
         return _still(case.record)
-    cost = per_hour(case.record.price.micro_usd)
+    cost = _cost(case.record)
     failed = f"{what(case.record)} has failed and stays"
     return f"{NOTHING}: {failed}, at {cost}; {rerun_command(case.record.cluster)} gets a new one"
 
@@ -213,7 +234,7 @@ def replaced_preempted(case: PreviewCase) -> str:
     record = case.record
     return (
         f"REPLACES {what(record)}, which was taken back: what is left of it is deleted first; then"
-        f" {per_hour(case.new_micro_usd)} (was {per_hour(record.price.micro_usd)})"
+        f" {per_hour(case.new_micro_usd)} (was {_cost(record)})"
     )
 
 
@@ -275,7 +296,11 @@ def unless_it_serves(case: DiffCase) -> Difference:
 
 
 def _still(record: ClusterRecord) -> str:
-    return f"{NOTHING}: {what(record)} is {record.status}: {record.reasons[0]}"
+    return f"{NOTHING}: {what(record)}{_STAYS}{_cost(record)}, {record.status}: {record.reasons[0]}"
+
+
+def _cost(record: ClusterRecord) -> str:
+    return per_hour(record.price.micro_usd)
 
 
 def _ended_at(record: ClusterRecord) -> str:

@@ -67,7 +67,7 @@ STEPS = {
     Condition.OUTDATED: Step(
         read=on_read.outdated,
         update=on_update.redeploy,
-        preview=on_preview.stays,
+        preview=on_preview.redeployed,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
         workload=on_workload.restarts,
@@ -178,7 +178,7 @@ STEPS = {
     Condition.GONE: Step(
         read=on_read.gone,
         update=on_update.replace_lost,
-        preview=on_preview.stays,
+        preview=on_preview.bought_again,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
         workload=on_workload.with_the_next,
@@ -223,7 +223,7 @@ STEPS = {
     Condition.UNSETTLED: Step(
         read=on_read.as_observed,
         update=on_update.replace_lost,
-        preview=on_preview.stays,
+        preview=on_preview.bought_again,
         replaced=on_preview.replaced,
         replaces=on_preview.not_replaced,
         workload=on_workload.with_the_next,
