@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.model.machine import Setup
-from providers.model.offer import Candidate
-
 if TYPE_CHECKING:
     from providers.engine.budget import Budget
     from providers.model.ask import Ask
@@ -17,8 +14,7 @@ if TYPE_CHECKING:
 
 def limit_of(spec: ClusterSpec, candidate: Candidate) -> int | None:
     """How long what is bought may live by the declaration, in seconds; None for no limit."""
-    own = spec.ask.entries[candidate.entry].ttl_s
-    return spec.setup.ttl_s if own is None else own
+    return ttl(spec, candidate.entry)
 
 
 def ttl(spec: ClusterSpec, entry: int) -> int | None:

@@ -37,6 +37,7 @@ first provider listed; the cheapest of all choices; the most work for a dollar o
 least of all with the wait for it, by what was tried before.
 """
 DEFAULT_WAIT_S = 15 * 60
+"""The field `wait` where a declaration says nothing."""
 TTL_LEAST_S = 600
 """The shortest `ttl`."""
 DISK_GIB = (10, 65_536)

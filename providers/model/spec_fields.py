@@ -370,7 +370,8 @@ class ClusterFields(Strict):
         default=Prices(), description="Your negotiated rates, `{overrides: [...]}`."
     )
     wait: Duration = Field(
-        default="15m", description="How long one place may keep you waiting, loading included."
+        default=f"{asks.DEFAULT_WAIT_S // 60}m",
+        description="How long one place may keep you waiting, loading included.",
     )
     acquire: Acquire | None = Field(
         default=None,

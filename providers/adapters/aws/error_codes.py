@@ -19,18 +19,16 @@ from providers.errors import (
 )
 
 PLACE, ZONE, SUBNET, TYPE, REGION, BUCKET, MARKET, ALL, POOL, NOTHING = (
-    *(
-        "place",
-        "zone",
-        "subnet",
-        "type",
-        "region",
-        "bucket",
-        "market",
-        "provider",
-        "pool",
-        "nothing",
-    ),
+    "place",
+    "zone",
+    "subnet",
+    "type",
+    "region",
+    "bucket",
+    "market",
+    "provider",
+    "pool",
+    "nothing",
 )
 """What a row blocks. place: type and capacity kind in the zone. zone: the type in the zone, however
 bought. subnet: the zone. type: the type in the region. region: the region. bucket: every GPU of the

@@ -251,8 +251,6 @@ class Purchase:
                     await pause(self.world, patience, self.stop)
                     continue
                 ticket = found
-            except HalfMade:
-                raise
             except (OutcomeUnknown, OfferGone) as error:
                 # "Somebody has it": where a request was delivered twice, that is this order's own
                 # first delivery.
@@ -272,8 +270,6 @@ class Purchase:
     async def _certain(self, call: object = None) -> Ticket | None:
         try:
             return await certain(self.world, self.adapter, self.order, call)  # type: ignore[arg-type]
-        except HalfMade:
-            raise
         except OutcomeUnknown as error:
             raise _UnknownError(error) from error
 
@@ -311,8 +307,6 @@ class Purchase:
                 polled = await self._look(ticket, deadline, polling)
             except (RateLimited, Transient) as error:
                 polling.put_off(error)
-            except HalfMade:
-                raise
             except (OutcomeUnknown, NotConfigured, BadCredentials) as error:
                 # Credentials that are refused here say nothing about the order, which the cloud
                 # took before.

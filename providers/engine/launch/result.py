@@ -20,9 +20,7 @@ from providers.model.machine import ENDED, QUEUED, RUNNING, Attempt, Handle, Nod
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from providers.engine.desired import ClusterSpec
     from providers.engine.record import Account
-    from providers.model.machine import Node
     from providers.model.offer import Candidate
 ACQUIRED, WAITING_ON, UNCONFIRMED = "acquired", "queued", "unsettled"
 

@@ -307,12 +307,15 @@ async def release_all(
         groups[id(home)] = (home, [])
     for adapter, own in await by_adapter(world, record, handles):
         groups.setdefault(id(adapter), (adapter, []))[1].extend(own)
-    remainders = [
-        await answering(
-            release(world, adapter, record.owner, record.cluster, record.generation, own, keep)
+    # Side by side: a cloud that does not answer keeps no machine of another one running.
+    remainders: list[Remainder] = await together(
+        *(
+            answering(
+                release(world, adapter, record.owner, record.cluster, record.generation, own, keep)
+            )
+            for adapter, own in groups.values()
         )
-        for adapter, own in groups.values()
-    ]
+    )
     return Remainder(
         tuple(handle for left in remainders for handle in left.handles),
         "; ".join(left.why for left in remainders if left.why),

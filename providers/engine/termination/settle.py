@@ -251,8 +251,8 @@ async def abandon(
 
 
 def bill(handles: Collection[Handle], micro_usd: int | None) -> str:
-    """`projects/p/zones/z/instances/n still costs $10.21/h`: what a message must say about machines
-    that are left.
+    """`projects/p/zones/z/instances/n may still cost $10.21/h`: what a message must say
+    about machines that are left.
     """
     names = ", ".join(handle.native_id for handle in handles) or "whatever it made"
     cost = per_hour(micro_usd) if micro_usd is not None else "money, at a price that is not known"
