@@ -97,15 +97,17 @@ def aws_by_region(
     made: Made, folder: Path, described: dict[str, MachineType], listed: set[tuple[str, str]]
 ) -> None:
     """Types and regions that only the price lists have. The list of 2026-07-20 names no GPU: its
-    rows take the type's description from the other.
+    rows take the type's description from the other. Raises ValueError for a price that stands in
+    both tables: an edit of one of them would change nothing.
     """
-    rows = [
-        row
-        for row in read(folder, "aws_gpu_ondemand_by_region")
-        if (row["region"], row["instance_type"]) not in listed
-    ]
+    rows = list(read(folder, "aws_gpu_ondemand_by_region"))
     for row in rows:
         kind = row["instance_type"]
+        if (row["region"], kind) in listed:
+            raise ValueError(
+                f"aws_gpu_ondemand_by_region.csv: {kind} in {row['region']} stands in"
+                " aws_gpu_offers.csv, which has its price: edit it there, and remove this row"
+            )
         if row["gpu_name"] and kind not in described:
             gpu = aws_gpu(kind, row["gpu_name"], 0)
             count = float(row["gpu_count"])

@@ -52,6 +52,16 @@ def test_the_generator_makes_the_committed_files(tmp_path) -> None:
         assert (tmp_path / name).read_text() == (DATA / name).read_text(), name
 
 
+def test_a_price_that_stands_in_two_tables_is_refused(tmp_path) -> None:
+    """An edit of the one that loses would change nothing, and nobody would be told."""
+    folder = shutil.copytree(SOURCES, tmp_path / "sources")
+    table = folder / "aws_gpu_ondemand_by_region.csv"
+    row = "aws,us-east-1,p5.48xlarge,NVIDIA H100,8,192,2048 GB,1.00,,made up,2026-01-21\n"
+    table.write_text(table.read_text() + row)
+    with pytest.raises(ValueError, match=r"p5.48xlarge in us-east-1 stands in aws_gpu_offers.csv"):
+        generate.make(folder)
+
+
 def test_the_columns_are_whole(every) -> None:
     """Every column has a value for every offer, and the index leads to each offer once, by its
     model.
