@@ -9,6 +9,7 @@ from providers.cli.colour import show
 from providers.cli.options import add_places, add_world
 from providers.cli.output import OK, print_json, table, wrapped
 from providers.errors import Problem, SpecError
+from providers.model.offer import Unsuited
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
@@ -181,8 +182,8 @@ def _never(offer: Offer, able: Mapping[str, Capabilities]) -> str:
     from providers.planner import rules
 
     skills = able.get(offer.provider)
-    if offer.restriction:
-        return f"{rules.NAMES[rules.SOLD]}: {offer.restriction}"
+    if why := offer.restriction:
+        return f"{why.rule if isinstance(why, Unsuited) else rules.NAMES[rules.SOLD]}: {why}"
     if skills is None:
         return f"{rules.NAMES[rules.ADAPTER]}: no adapter for {offer.provider} yet"
     if offer.capacity not in skills.capacities or not skills.orders(offer.machine_type):

@@ -8,8 +8,9 @@ from providers.cli import stackfile
 from providers.cli.colour import show
 from providers.cli.options import add_disk, add_spec, add_world
 from providers.cli.output import NOTHING, OK, complain, print_json, width, wrapped
-from providers.errors import Problem, SpecError
+from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import RANKS
+from providers.model.money import per_hour
 from providers.model.worlds import REHEARSAL
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
     from providers.model.worlds import WorldName
+    from providers.planner.summary import CurrentCost
 
 
 def run_plan(options: argparse.Namespace) -> int:
@@ -30,15 +32,17 @@ def run_plan(options: argparse.Namespace) -> int:
     answers: list[dict[str, Any]] = []
     for title, ask, world, settings in _asked(options):
         made = api.plan(ask, world=world, settings=settings)
+        current = None if options.json else _running(options.stack, title, world)
         if options.json:
             answers.append(({"cluster": title} if title else {}) | render.as_json(made))
         elif options.markdown:
-            print(render.as_markdown(made, title=title), end="\n\n")
+            print(render.as_markdown(made, title=title, current=current), end="\n\n")
         else:
+            details = "the same with --explain"
             text = (
-                render.as_text(made, width(), title=title)
+                render.as_text(made, width(), title=title, current=current)
                 if options.explain
-                else brief.as_text(made, width(), title=title, details="the same with --explain")
+                else brief.as_text(made, width(), title=title, current=current, details=details)
             )
             show(f"{text}\n" if options.stack else text)
         if made.best is None:
@@ -59,6 +63,31 @@ def run_plan(options: argparse.Namespace) -> int:
         # A stack may declare several; a list is one whatever their number.
         print_json(answers if options.stack and not options.cluster else answers[0])
     return worst
+
+
+def _running(stack: str | None, cluster: str, world: str) -> CurrentCost | None:
+    """What this machine's journal knows to run of a stack's cluster; None where it knows nothing.
+    What an `up` makes of it only a preview says: the state may know more.
+    """
+    if not stack:
+        return None
+    from providers.adhoc import stack_clusters
+    from providers.engine.reconcile.on_preview import what
+    from providers.model import yaml_file
+    from providers.planner.brief import WOULD_BUY
+    from providers.planner.summary import CurrentCost
+
+    project = yaml_file.mapping(stackfile.project_folder() / "Pulumi.yaml").get("name")
+    try:
+        known = stack_clusters.known(world, stack, cluster)
+    except (GpusError, OSError):
+        return None  # a journal that cannot be read is told where it matters
+    found = [each.record for each in known if each.project == project and not each.is_over]
+    if not found:
+        return None
+    texts = [f"{what(record)}, {per_hour(record.price.micro_usd)}" for record in found]
+    told = f"{'; '.join(texts)}: `pulumi preview -s {stack}` says what an `up` changes"
+    return CurrentCost(found[-1].price.micro_usd, kept=("running", told), bought_if=WOULD_BUY)
 
 
 def _asked(

@@ -21,6 +21,8 @@ class Capabilities(NamedTuple):
     """Its machines are strangers' hosts: bought only where a declaration names this provider, or
     says `marketplaces: true`.
     """
+    entrusted_by: str = ""
+    """The option that must be true before strangers' hosts get a folder or secrets."""
     sold_types: frozenset[str] = frozenset()
     """Machine type prefixes that the adapter can order; empty means all."""
     blocks: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ Hardware (what a GPU is) and offer (what somebody sells) are separate: an offer 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from providers.model.money import usd
 from providers.model.placement import Placement, Price
@@ -39,7 +39,8 @@ class Offer(NamedTuple):
     `zone` is empty where the source names only the region. `gpu_count` is per node and a fraction
     for a slice of a GPU. `node_micro_usd` is all-in for one node per hour (machine + GPU + bundled
     disk); None means that no source had a price. `left_out` names what the price does not hold.
-    `restriction` is non-empty where the cloud does not sell this kind of capacity.
+    `restriction` is non-empty where the cloud does not sell this kind of capacity, or not for what
+    is asked (`Unsuited`).
     """
 
     provider: str
@@ -149,10 +150,24 @@ class Candidate(NamedTuple):
         return Price(self.micro_usd, self.offer.price_as_of, self.offer.price_source)
 
 
+class Unsuited(str):
+    """A restriction that follows from what is asked for. `rule` is the planner's rule that the
+    place breaks by it.
+    """
+
+    __slots__ = ("rule",)
+    rule: str
+
+    def __new__(cls, text: str, rule: str) -> Self:
+        made = super().__new__(cls, text)
+        made.rule = rule
+        return made
+
+
 def dated(as_of: str) -> str:
-    """The date of a price as people read it; of one whose source has no day, that it has none."""
+    """The date of a price as people read it; `in 2026` where its source names no day."""
     whole = 10
-    return as_of if len(as_of) >= whole or not as_of else f"{as_of} (no day given)"
+    return as_of if len(as_of) >= whole or not as_of else f"in {as_of}"
 
 
 class Rejection(NamedTuple):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LINES = 12
 """How many lines one cluster has, as long as only what is of further use is left out of them."""
+WOULD_BUY = "would buy"
+"""What the first place is called where nobody asked what runs already."""
 _HEAD = 11
 _STOPS = "watch out"
 """What notes on what will not work are called."""
@@ -32,7 +34,7 @@ _WORK = 67
 """How much is said of what runs: one line of 80 columns."""
 _OTHERS = (2, 1, 0)
 """How many other providers' best places are shown where there are too many lines."""
-_PRICED, _EXPECTED, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 3, 6
+_PRICED, _READY, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 3, 6
 _LEFT_OUT_TOO = 4
 _RANKS = {"spot": 0, "left alone": 4, "not at": 5, "suspect": 5}
 """What stands there only if there is room, the least number first; everything else always does."""
@@ -66,9 +68,9 @@ def as_text(
     if current is not None and current.kept:
         rows = list(_kept(plan, current, best))
         return "\n".join([*head, *_laid(rows, details, width)])
-    likely = outlook.row(plan, _WORK)
+    buys = WOULD_BUY if current is None else "buys"
     for others in (len(plan.candidates), *_OTHERS):
-        rows = list(_bought(plan, summary, best, others, likely))
+        rows = list(_bought(plan, summary, best, buys, others))
         lines = [*head, *_fitted(rows, details, LINES - len(head), width)]
         if len(lines) <= LINES:
             return "\n".join(lines)
@@ -109,7 +111,7 @@ def _laid(rows: Sequence[_Row], details: str, width: int, left: int = 0) -> list
 
 
 def _bought(
-    plan: Plan, summary: PlanSummary, best: Candidate, most: int, likely: str
+    plan: Plan, summary: PlanSummary, best: Candidate, buys: str, most: int
 ) -> Iterator[_Row]:
     """All there is to say of a purchase, in the order in which it is read; of the places of other
     providers at most so many.
@@ -118,10 +120,10 @@ def _bought(
         yield _Row("runs", work, _RUNS)
     chosen = next(row for row in summary.per_provider if row.candidate is best)
     notes = sorted(chosen.notes, key=urgency)
-    yield from _purchase("buys", plan, best)
+    yield from _purchase(buys, plan, best)
     yield from (_Row(_STOPS, text) for text in notes if urgency(text) == STOPS)
-    if likely:
-        yield _Row("expected", likely, _EXPECTED)
+    if ready := outlook.ready(plan):
+        yield _Row("ready", ready, _READY)
     if after := _next(plan, summary):
         yield _Row("if sold out", after)
     told = plan.candidates[:2]
@@ -183,13 +185,12 @@ def _place(candidate: Candidate) -> str:
 
 
 def _other(row: ProviderRow) -> str:
-    """`modal any region H100:8 on-demand $31.61/h (0.25 vCPUs, 0.125 GiB)`: CPU and memory only
-    where they are much less than elsewhere.
+    """`modal any region H100:8 on-demand $31.61/h (CPU and RAM extra)`: that only where its price
+    holds much less of them than elsewhere.
     """
     other = row.candidate
-    offer = other.offer
-    with_ = f" ({offer.vcpus:g} vCPUs, {offer.memory_gib:,g} GiB)" if row.smaller else ""
-    return f"{_place(other)} {per_hour(other.micro_usd)}{with_}"
+    extra = " (CPU and RAM extra)" if row.smaller else ""
+    return f"{_place(other)} {per_hour(other.micro_usd)}{extra}"
 
 
 def _price(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:

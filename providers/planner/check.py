@@ -252,7 +252,7 @@ def _sold(
     title, allowed = rules.title(entry), ask.providers
     sellers = f"at {' or '.join(allowed)}" if allowed else "anywhere"
     everywhere = [row for gpu in rules.types(entry) for row in offers.by_gpu.get(gpu, ())]
-    markets = {name for name, skills in capabilities.items() if skills.marketplace}
+    markets = _markets(capabilities)
     rows = [
         row
         for row in everywhere
@@ -263,7 +263,7 @@ def _sold(
             Problem(
                 entry.path,
                 f"{title} {sellers}",
-                *_nobody(entry, ask, offers, {providers[row] for row in everywhere}, markets),
+                *_nobody(entry, ask, offers, {providers[row] for row in everywhere}, capabilities),
             )
         ]
     right = [row for row in rows if counts[row] == entry.gpu_count]
@@ -383,12 +383,16 @@ def _ttl(entry: Choice, ask: Ask, allowed: Mapping[str, Capabilities]) -> Proble
 
 
 def _nobody(
-    entry: Choice, ask: Ask, offers: OfferTable, sellers: set[str], markets: set[str]
+    entry: Choice,
+    ask: Ask,
+    offers: OfferTable,
+    sellers: set[str],
+    capabilities: Mapping[str, Capabilities],
 ) -> tuple[str, str]:
     """(found, what to do) where none of the allowed providers sells a GPU; `sellers` are those who
     do.
     """
-    hint = sellers_hint(entry, ask, sellers, markets)
+    hint, markets = sellers_hint(entry, ask, sellers, capabilities), _markets(capabilities)
     todo = [hint] if hint else []
     asked = {gpu for each in ask.entries for gpu in rules.types(each)}
     if near := [gpu for gpu in near_hardware(entry, ask, offers, markets) if gpu not in asked]:
@@ -398,12 +402,15 @@ def _nobody(
 
 
 def sellers_hint(
-    entry: Choice, ask: Ask, sellers: Collection[str], markets: Collection[str]
+    entry: Choice,
+    ask: Ask,
+    sellers: Collection[str],
+    capabilities: Mapping[str, Capabilities],
 ) -> str:
-    """Who sells a GPU that none of the allowed providers has, and the line to write; empty where
+    """Who sells a GPU that none of the allowed providers has, and the lines to write; empty where
     nobody does.
     """
-    title = rules.title(entry)
+    title, markets = rules.title(entry), _markets(capabilities)
     others = sorted({*sellers}.difference(markets, ask.providers))
     if others:
         line = f"providers: [{', '.join([*ask.providers, *others])}]"
@@ -417,7 +424,11 @@ def sellers_hint(
         if ask.providers
         else f"marketplaces: true, or add {' or '.join(hosts)} to providers"
     )
-    return f"strangers' hosts {have}: write {line}"
+    return f"strangers' hosts {have}: write {line}{rules.entrusting(ask, hosts, capabilities)}"
+
+
+def _markets(capabilities: Mapping[str, Capabilities]) -> set[str]:
+    return {name for name, able in capabilities.items() if able.marketplace}
 
 
 def near_hardware(

@@ -69,9 +69,14 @@ class Chance(NamedTuple):
 
 
 class Tried:
-    """What a user's own tries say of places at a time. Made once for a market."""
+    """What a user's own tries say of places at a time. Made once for a market. `rehearsed`: they
+    were made at rehearsal clouds, and predict nothing of real ones.
+    """
 
-    def __init__(self, tries: Iterable[Try] = (), now: float = 0.0) -> None:
+    def __init__(
+        self, tries: Iterable[Try] = (), now: float = 0.0, *, rehearsed: bool = False
+    ) -> None:
+        self.rehearsed = rehearsed
         self._places: dict[tuple[str, ...], list[float]] = {}
         self._kinds: dict[tuple[str, ...], list[float]] = {}
         self._seconds: dict[tuple[str, ...], list[float]] = {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.model import duration
 from providers.model.ask import RESERVATION
 from providers.model.money import per_hour
+from providers.model.offer import Unsuited
 from providers.model.secret import path_of
 from providers.planner import blocklist, rules
 from providers.planner.doubt import Doubts
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 def explain(terms: Terms, rule: int, entry: Choice, row: int) -> tuple[str, str]:
     """(wanted, found) of one refusal."""
-    return _TEXTS[rule](_Refusal(terms, entry, row, terms.table.offer(row)))
+    offer = terms.table.offer(row)
+    wanted, found = _TEXTS[rule](_Refusal(terms, entry, row, offer))
+    why = offer.restriction
+    own = isinstance(why, Unsuited) and why.rule == rules.NAMES[rule]
+    return wanted, why if own else found
 
 
 class _Refusal(NamedTuple):

@@ -1,4 +1,4 @@
-"""The expectation of a plan in words: one row for the screen, and its arithmetic. Pure."""
+"""The expectation of a plan in words: the wait for the screen, and the arithmetic. Pure."""
 
 from __future__ import annotations
 
@@ -23,34 +23,25 @@ _SURE = 0.99
 """From here on a chance is not told in the row."""
 
 
-def row(plan: Plan, width: int) -> str:
-    """`about $10.05/h, ready in 5m (a guess); $9.80/h with rank: expected`, at most so wide; empty
-    where there is one place and nothing was measured there.
+def ready(plan: Plan) -> str:
+    """How long until it runs: `in 5m (a guess)`, or `in 2s if there is room (91%, in rehearsal)`;
+    empty where there is one place and nothing was measured there.
     """
     found = plan.expected
     if found is None or (len(plan.candidates) == 1 and not measured(plan, found)):
         return ""
     if _by_calendar(found):
         return ""
-    head = f"about {per_hour(round(found.micro_usd))}, ready in {_time(found.seconds)}"
-    by = "by your tries" if measured(plan, found) else "a guess"
-    room = "" if found.chance >= _SURE else f" if there is room ({found.chance:.0%}, {by})"
-    other = plan.ranked(EXPECTED).expected if plan.ask.rank != EXPECTED else None
-    told = f"{head}{room or f' ({by})'}"
-    if other is None or _figures(other) == _figures(found):
-        return told
-    more = f"; {_instead(found, other)} with rank: expected"
-    texts = (f"{told}{more}", f"{head} ({by}){more}", f"{head}{more}", told)
-    return next((text for text in texts if len(text) <= width), texts[-1])
-
-
-def _instead(found: Expected, other: Expected) -> str:
-    """What of another order's price and time is not that of this one."""
-    price, wait = _figures(other).split(" in ")
-    is_dearer, was_wait = per_hour(round(found.micro_usd)) != price, _time(found.seconds)
-    return " ".join(
-        [*([price] if is_dearer else []), *([f"in {wait}"] if wait != was_wait else [])]
+    tried = plan.terms.tried
+    by = (
+        "a guess"
+        if tried is None or not measured(plan, found)
+        else "in rehearsal"
+        if tried.rehearsed
+        else "by your tries"
     )
+    room = f" if there is room ({found.chance:.0%}, {by})" if found.chance < _SURE else f" ({by})"
+    return f"in {_time(found.seconds)}{room}"
 
 
 def _by_calendar(found: Expected) -> bool:
@@ -81,6 +72,8 @@ def lines(plan: Plan) -> Iterator[str]:
     yield f"about {_figures(found)}, if {of} room ({found.chance:.1%})"
     yield "of each: chance that it is asked x chance of room x price = its share of that"
     tried = plan.terms.tried or expected.Tried()
+    if tried.rehearsed and measured(plan, found):
+        yield "the tries were made in rehearsal: they say nothing of live clouds"
     for step in found.steps:
         yield _step(step, known=tried.measured(step.candidate.provider))
     for name, other in _orders(plan):
@@ -171,12 +164,13 @@ def _orders(plan: Plan) -> Iterator[tuple[str, Expected]]:
 
 def _step(step: Step, *, known: bool) -> str:
     chance, each = step.chance, step.candidate
+    tries = max(1, round(chance.tries))  # each counts less as it ages
     basis = (
         "a guess"
         if not known
         else "by tries near it"
         if chance.tries < _FEW
-        else f"by {chance.tries:.1f} tries"
+        else f"by {tries} {'try' if tries == 1 else 'tries'}"
     )
     share = per_hour(round(step.reached * chance.chance * (each.micro_usd or 0)))
     return (

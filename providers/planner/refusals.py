@@ -36,7 +36,7 @@ WORDS = {
     "checkpoint": "that cannot keep its checkpoints",
     "mount": "that cannot mount its buckets",
     "disk": "with too small a disk",
-    "driver": "with too old a driver",
+    "driver": "with too old a driver for the image",
     "configured": "without credentials",
     "orderable": "that cannot be ordered yet",
     "price-known": "without a known price",

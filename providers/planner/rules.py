@@ -13,7 +13,7 @@ from providers.catalog import names
 from providers.model.workload import BY_SSH, STORE_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from providers.catalog.table import OfferTable
     from providers.model.advice import Advice, Kind
@@ -280,6 +280,24 @@ def reached(ask: Ask, skills: Capabilities) -> bool:
         return True
     entered = (skills.ssh or not ask.ssh) and (skills.ssh or skills.login or not ask.login)
     return entered and (skills.opens_ports or not ask.ports)
+
+
+def entrusting(ask: Ask, hosts: Iterable[str], capabilities: Mapping[str, Capabilities]) -> str:
+    """What else to write before strangers' hosts get what a declaration hands over, beginning with
+    a comma; empty where it hands over nothing.
+    """
+    out = ""
+    for name in hosts:
+        option = capabilities[name].entrusted_by
+        is_sent = ask.workload is not None and bool(ask.workload.workdir)
+        is_told = any(name in able for _, able in ask.secrets)
+        given = [what for what, does in (("workdir", is_sent), ("secrets", is_told)) if does]
+        if option and given:
+            out += (
+                f", and options: {{{name}: {{{option}: true}}}}, which hands {' and '.join(given)}"
+                " to the host's owner"
+            )
+    return out
 
 
 def joined(ask: Ask, skills: Capabilities, nodes: int) -> bool:

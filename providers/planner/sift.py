@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.model.ask import BLOCK
+from providers.model.offer import Unsuited
 from providers.planner import blocklist, rules
 from providers.planner.doubt import Doubts
 from providers.planner.rules import PASSED, Accepted, Sifted
@@ -132,7 +133,7 @@ class _Judge:
             rule = rules.FIT
         elif lot.capacity not in self.ways:
             rule = rules.CAPACITY
-        elif lot.restriction:
+        elif lot.restriction and not isinstance(lot.restriction, Unsuited):
             rule = rules.SOLD
         elif self._placed:
             rule = PASSED  # first come the rules of its places
@@ -194,7 +195,9 @@ class _Judge:
         if found is None:
             host = terms.hosted(self.entry, *key[:2]) if terms.hosted is not None else None
             seller = _Seller(self.entry, terms, *key, terms.capabilities.get(key[0]), host)
-            found = self._sellers[key] = (broken(seller), host)
+            why = lot.restriction
+            unsuited = rules.NAMES.index(why.rule) if isinstance(why, Unsuited) else PASSED
+            found = self._sellers[key] = (min(broken(seller), unsuited), host)
         return found
 
     def _cost(

@@ -86,7 +86,7 @@ def hints(plan: Plan) -> list[str]:
     if (least := stranger(plan)) is not None:
         out.append(
             f"a stranger's host has it for {per_hour(least.micro_usd)}, {place_text(least)}:"
-            f" {_consent(least)}"
+            f" {_consent(plan, least)}"
         )
     if not any(way.kind == SPOT for entry in ask.entries for way in entry.capacity):
         spotted = tuple(entry._replace(capacity=(Capacity(SPOT),)) for entry in ask.entries)
@@ -133,7 +133,7 @@ def remarks(plan: Plan) -> list[tuple[str, str]]:
                 "cheaper",
                 (
                     f"a marketplace host would cost {per_hour(least.micro_usd)},"
-                    f" {place_text(least)}: {_consent(least)}"
+                    f" {place_text(least)}: {_consent(plan, least)}"
                 ),
             )
         )
@@ -316,8 +316,10 @@ def _cheapest(plan: Plan, changed: Ask, *, strangers: bool = False) -> Candidate
     return again.best
 
 
-def _consent(candidate: Candidate) -> str:
-    return f"write marketplaces: true, or add {candidate.provider} to providers"
+def _consent(plan: Plan, candidate: Candidate) -> str:
+    name = candidate.provider
+    trust = rules.entrusting(plan.ask, [name], plan.terms.capabilities)
+    return f"write marketplaces: true, or add {name} to providers{trust}"
 
 
 def _absent(plan: Plan) -> dict[str, str]:
@@ -340,7 +342,7 @@ def _absent(plan: Plan) -> dict[str, str]:
         ):
             here = f"of {' or '.join(ask.providers)}" if ask.providers else "here"
             sellers = {str(providers[row]) for row in rows}
-            todo = check.sellers_hint(entry, ask, sellers, markets)
+            todo = check.sellers_hint(entry, ask, sellers, skills)
             out[entry.path] = (
                 f"{in_words(entry.path)}: {rules.title(entry)}: nobody {here} sells it now"
                 + (f"; {todo}" if todo else "")

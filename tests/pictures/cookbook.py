@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "cookbook" / "README.md"
 _SHOWN = re.compile(r"(?<=^\$ gpus plan -s )(\S+)\n(.*?)(?=^```$)", re.MULTILINE | re.DOTALL)
-_ROW = re.compile(r"^(?:buys|price) .*\n(?: .*\n)*", re.MULTILINE)
+_ROW = re.compile(r"^(?:would buy|price) .*\n(?: .*\n)*", re.MULTILINE)
 
 
 def stacks() -> list[str]:

@@ -32,6 +32,7 @@ def test_up_refresh_preview_preempt_up_destroy(project) -> None:
     unchanged = made.preview("--expect-no-changes")
     assert "buys  " not in unchanged and "at worst" not in unchanged
     assert "no change: " in unchanged
+    assert f"running     {first['outputs']['provider']} " in made.plan(made.stack)
     made.rehearse("preempt", made.machines()[0]["name"])
     made.rehearse("advance", "2m")
     again = made.up()

@@ -95,12 +95,12 @@ def test_the_market_is_listed_for_the_image_that_runs_there(tmp_path, monkeypatc
     }
     plan = providers.plan(read_cluster("t", newest))
     assert {candidate.machine_type for candidate in plan.candidates} == {"server-71003"}
-    assert any("wanted 13.0 for" in text for text in refused(plan, "sold"))
+    assert any("wanted 13.0 for" in text for text in refused(plan, "driver"))
     single = providers.plan(read_cluster("t", {**newest, "gpu": "RTX-4090:1"}))
     assert single.best is None
     told = " ".join(render.as_text(single).split())
     assert (
-        "refused by the rule sold: its driver runs CUDA 12.8 at most, wanted 13.0 for"
+        "refused by the rule driver: its driver runs CUDA 12.8 at most, wanted 13.0 for"
         " pytorch/pytorch:2.9.0-cuda13.0-cudnn9-runtime" in told
     )
     own = {

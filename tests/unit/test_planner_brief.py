@@ -49,7 +49,7 @@ def test_the_choice_the_price_the_worst_and_the_other_providers_are_told() -> No
         "buys",
         "price",
         "at worst",
-        "expected",
+        "ready",
         "if sold out",
         "elsewhere",
         "change",
@@ -100,7 +100,7 @@ def test_a_price_with_little_cpu_says_so_beside_whole_machines() -> None:
     remedy = "options.beta (cpu, memory_gib) sets more"
     for text in shown(0.25):
         assert f"0.25 vCPUs and 1 GiB (alpha's m8: 208 vCPUs and 1,872 GiB); {remedy}" in text
-    assert "beta b-1 H100:8 on-demand $30.00/h (0.25 vCPUs, 1 GiB)" in shown(0.25, 30)[0]
+    assert "beta b-1 H100:8 on-demand $30.00/h (CPU and RAM extra)" in shown(0.25, 30)[0]
     assert not any("vCPUs" in text for text in shown(104.0))
 
 
@@ -155,7 +155,7 @@ def test_a_choice_that_is_only_dearer_was_not_passed_over() -> None:
     cheap = offer("alpha", "a-2", 1)._replace(gpu_type="L4", gpu_count=1.0)
     entries = (Choice("H100", 8), Choice("L4", 1))
     text = brief.as_text(plan([*OFFERS, cheap], entries=entries, rank=PRICE), 200)
-    assert "buys        alpha a-2 m8 L4:1" in text and "instead of" not in text
+    assert "would buy   alpha a-2 m8 L4:1" in text and "instead of" not in text
 
 
 def test_what_is_kept_stands_first_and_the_place_is_what_a_loss_would_buy() -> None:
@@ -218,7 +218,7 @@ def test_what_there_is_no_room_for_is_counted() -> None:
     made = make(ask, table(OFFERS), BOTH, noted=lambda _: noted)
     text = brief.as_text(made, 80, title="train", current=CurrentCost(0), details="x")
     assert len(text.splitlines()) <= 12
-    assert rows(text)[1:6] == ["buys", "price", "at worst", "expected", "if sold out"]
+    assert rows(text)[1:6] == ["buys", "price", "at worst", "ready", "if sold out"]
     assert "change" in rows(text)
     assert text.endswith("x (5 more notes)")
 

@@ -17,6 +17,7 @@ from providers.model.ask import Ask, Capacity, Choice, PriceOverride, gpu_text
 from providers.model.capability import Capabilities
 from providers.model.offer import Offer
 from providers.model.placement import Placement, Price
+from providers.model.workload import Task, Workload
 from providers.planner import check, rank, render, rules, suggest
 from providers.planner.doubt import Doubts
 from providers.planner.plan import make
@@ -116,7 +117,7 @@ def test_the_plan_tells_what_a_strangers_host_would_have_saved() -> None:
 
 def test_without_strangers_nothing_else_says_that_they_have_it() -> None:
     """Where only strangers have it now, the way to them is a hint, and missing keys of theirs are
-    none.
+    none. What hands over a folder has to say both lines.
     """
     plan = make(ask(), table([STRANGER]), ABLE, unavailable={"bazaar": "no key"})
     assert plan.best is None
@@ -125,10 +126,15 @@ def test_without_strangers_nothing_else_says_that_they_have_it() -> None:
         " marketplaces: true, or add bazaar to providers"
     ]
     (problem,) = check.problems(ask(), table([STRANGER]), ABLE)
-    assert (
-        problem.todo
-        == "strangers' hosts have it: write marketplaces: true, or add bazaar to providers"
-    )
+    line = "strangers' hosts have it: write marketplaces: true, or add bazaar to providers"
+    assert problem.todo == line
+    able = {**ABLE, "bazaar": ABLE["bazaar"]._replace(entrusted_by="trust")}
+    sent = ask()._replace(workload=Workload((Task(),), workdir="0" * 16))
+    trust = ", and options: {bazaar: {trust: true}}, which hands workdir to the host's owner"
+    (problem,) = check.problems(sent, table([STRANGER]), able)
+    assert problem.todo == line + trust
+    told = make(sent, table([STRANGER]), able, unavailable={"bazaar": "no key"})
+    assert any(hint.endswith(trust) for hint in suggest.hints(told))
 
 
 def test_what_runs_at_a_stranger_is_not_given_up_because_the_rule_changed() -> None:

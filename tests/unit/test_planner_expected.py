@@ -106,21 +106,21 @@ def test_a_place_that_refuses_for_long_comes_later_by_rank_expected() -> None:
     assert plan([slow, DEAR], tries).candidates[0].zone == "us-east1-b"
     moved = plan([slow, DEAR], tries, rank=EXPECTED)
     assert moved.candidates[0].zone == "us-west1-a"
-    text = brief.as_text(plan([slow, DEAR], tries), 80)
-    assert "expected    about $20.00/h, ready in 55m; in 12m with rank: expected" in text
+    assert "ready       in 55m if there is room (15%, by your tries)" in brief.as_text(
+        plan([slow, DEAR], tries), 80
+    )
 
 
 def test_the_row_says_what_is_assumed_and_the_details_have_the_arithmetic() -> None:
-    """One row on the screen, none for one place of which nothing is known; each place with its
-    chances, its price and its times; the same as data.
+    """The wait on the screen, none for one place of which nothing is known; each place with its
+    chances, its price and its times, and what they come to; the same as data.
     """
     made = plan([CHEAP, DEAR])
-    assert (
-        "expected    about $12.31/h, ready in 4m if there is room (91%, a guess)"
-        in brief.as_text(made, 80)
-    )
-    assert "expected" not in brief.as_text(plan([CHEAP]), 80)
+    shown = brief.as_text(made, 80)
+    assert "ready       in 4m if there is room (91%, a guess)" in shown and "$12.31" not in shown
+    assert "ready " not in brief.as_text(plan([CHEAP]), 80)
     text = " ".join(render.as_text(made, 80).split())
+    assert "expected about $12.31/h in 4m, if one of 2 places has room (91.0%)" in text
     assert (
         "#1 100% x 70% x $10.00/h = $7.00/h; refused in 30s, runs in 4m (a guess): gcp us-east1-b"
         in text
@@ -130,6 +130,21 @@ def test_the_row_says_what_is_assumed_and_the_details_have_the_arithmetic() -> N
     assert data["price_usd_per_hour"] == pytest.approx(12.307692)
     assert not data["measured"] and data["by_rank"]["expected"]["first"] == CHEAP.id
     assert render.as_json(plan([]))["summary"]["expected"] is None
+
+
+def test_tries_made_in_rehearsal_are_not_shown_as_if_they_predict() -> None:
+    """On the screen and in the arithmetic; so many tries are a whole number."""
+    own = [tried(CHEAP, ACQUIRED, seconds=2)]
+    for rehearsed, said in ((True, "in rehearsal"), (False, "by your tries")):
+        made = make(
+            Ask((Choice("H100", 8),)),
+            table([CHEAP]),
+            ABLE,
+            tried=Tried(own, NOW, rehearsed=rehearsed),
+        )
+        assert f"ready       in 2s if there is room (87%, {said})" in brief.as_text(made, 80)
+        text = " ".join(render.as_text(made, 80).split())
+        assert ("the tries were made in rehearsal" in text) is rehearsed and "(by 1 try)" in text
 
 
 def test_how_often_spot_is_taken_back_is_told_with_its_source_or_as_unknown() -> None:
@@ -154,7 +169,7 @@ def test_a_place_that_begins_at_its_own_time_has_no_expectation() -> None:
     choice = Choice("H100", 8, capacity=(Capacity(BLOCK),))
     blocks = [offer(zone=zone, capacity=BLOCK, usd=9) for zone in ("us-east1-b", "us-east1-c")]
     made = make(Ask((choice,)), table(blocks), able)
-    assert len(made.candidates) == 2 and "expected" not in brief.as_text(made, 80)
+    assert len(made.candidates) == 2 and "ready " not in brief.as_text(made, 80)
     assert "unknown: a capacity block begins at its own time" in render.as_text(made)
     assert render.as_json(made)["summary"]["expected"] is None
     other = Tried().chance(offer(capacity="of-a-provider-s-own"))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NAME = "clore"
 
+TRUST = "trust_marketplace"
 CAPABILITIES = Capabilities(
     provider=NAME,
     kinds=frozenset({"machine"}),
@@ -34,6 +35,7 @@ CAPABILITIES = Capabilities(
     in_place=frozenset({"labels", "ttl"}),
     live_offers=True,
     marketplace=True,
+    entrusted_by=TRUST,
     sold_types=frozenset({"server-"}),
     maps_ports=True,
     keyed_buckets=frozenset({"s3"}),
@@ -87,7 +89,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     """
     from providers.model.secret import providers_of
 
-    if str(section.get("trust_marketplace", "")).lower() == "true":
+    if str(section.get(TRUST, "")).lower() == "true":
         return ()
     handed = {
         "secrets": NAME in providers_of(setup.secrets),
@@ -95,7 +97,7 @@ def fits(kind: str, section: Mapping[str, object], setup: Setup) -> Sequence[Pro
     }
     return [
         Problem(
-            "trust_marketplace",
+            TRUST,
             f"no {what} on a stranger's machine, unless it is trusted",
             "not trusted",
             f"true hands the {kind}'s {what} to whoever owns the host",

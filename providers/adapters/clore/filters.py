@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from providers.adapters.clore.figures import disk_gb, longest_hours, section, server_id
 from providers.model import foreign, images
 from providers.model.duration import text as duration_text
+from providers.model.offer import Unsuited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from providers.adapters.clore.options import Options
+
+_DRIVER = "driver"
 
 
 def unfit(server: Mapping[str, object], options: Options) -> str:
@@ -60,14 +63,17 @@ def short(server: Mapping[str, object], ttl_s: int | None, disk_gib: int | None)
     """Why a host does not last as long, or hold as much, as is asked for; empty when it does."""
     hours = longest_hours(server)
     if ttl_s is not None and hours is not None and hours * 3_600 < ttl_s:
-        return f"it can be rented for {hours:g} h at most, wanted {duration_text(ttl_s)}"
+        return Unsuited(
+            f"it can be rented for {hours:g} h at most, wanted {duration_text(ttl_s)}", "ttl"
+        )
     disk = disk_gb(section(server, "specs").get("disk"))
     if disk_gib is not None and (
         disk is None or disk * 1_000_000_000 < disk_gib * Decimal(1 << 30)
     ):
-        return (
+        return Unsuited(
             f"it has {'an unknown' if disk is None else f'{disk:g} GB of'} disk, wanted"
-            f" {disk_gib} GiB"
+            f" {disk_gib} GiB",
+            "disk",
         )
     return ""
 
@@ -83,9 +89,7 @@ def undriven(server: Mapping[str, object], image: str) -> str:
     if wanted is None:
         return ""
     if found is None:
-        return f"states no CUDA, wanted {wanted} for {image}"
-    return (
-        f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}"
-        if found < wanted.major
-        else ""
-    )
+        return Unsuited(f"states no CUDA, wanted {wanted} for {image}", _DRIVER)
+    if found >= wanted.major:
+        return ""
+    return Unsuited(f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}", _DRIVER)

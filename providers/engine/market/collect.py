@@ -171,7 +171,7 @@ def _tried(world: World) -> Tried | None:
 
     found = world.journal.tries(world.name)
     # The rehearsal's clock is another file to open: only where there is something to compare.
-    return Tried(found, world.clock.now()) if found else None
+    return Tried(found, world.clock.now(), rehearsed=world.name != LIVE) if found else None
 
 
 def _look(

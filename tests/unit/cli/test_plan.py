@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from providers.adhoc import stack_clusters
 from providers.cli import stackfile
+from providers.engine.record import ClusterRecord
+from providers.model.placement import Placement, Price
 from tests.unit.cli.rig import run
 
 
@@ -45,7 +48,7 @@ def test_plan_text_and_markdown_name_the_chosen_place(capsys) -> None:
     marks it in a table.
     """
     code, out, _ = run(capsys, "plan", "H100:8", "--max-price", "100")
-    assert code == 0 and "\nbuys " in out and "best per provider" not in out
+    assert code == 0 and "\nwould buy " in out and "best per provider" not in out
     code, out, _ = run(capsys, "plan", "H100:8", "--max-price", "100", "--explain")
     assert code == 0
     assert sum(line.startswith(">") for line in out.splitlines()) == 1
@@ -95,6 +98,24 @@ def test_a_stack_is_planned_as_its_file_declares(capsys, tmp_path, monkeypatch) 
     )
     answer = json.loads(run(capsys, "plan", "-s", "demo", "--cluster", "other", "--json")[1])
     assert {candidate["gpu_type"] for candidate in answer["candidates"]} == {"L4"}
+
+
+def test_what_runs_of_a_stack_by_the_journal_is_told_first(capsys, tmp_path, monkeypatch) -> None:
+    """Of this project only; what an `up` makes of it the preview says."""
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    where = Placement("aws", zone="use2-az1", gpu_type="H100", gpu_count=8, capacity="spot")
+    record = ClusterRecord(
+        *("rehearsal", "own", "train", "g", "", "running", where, Price(11_270_000))
+    )
+    for owner, told in (("gpus", True), ("another", False)):
+        found = stack_clusters.Declared(owner, "demo", record)
+        monkeypatch.setattr(stack_clusters, "known", lambda *_, found=found: (found,))
+        for more in ((), ("--explain",), ("--markdown",)):
+            out = run(capsys, "plan", "-s", "demo", "--cluster", "train", *more)[1]
+            text = " ".join(out.split())
+            assert ("aws use2-az1 H100:8 spot, $11.27/h: `pulumi preview -s demo`" in text) is told
+            assert "buys" not in text
 
 
 def test_a_run_is_priced_by_its_ttl(capsys) -> None:
