@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.catalog.offers import lines
+from providers.model.money import dollars
 
 if TYPE_CHECKING:
     from providers.model.volume import VolumeSpec
@@ -62,7 +63,7 @@ def words(spec: VolumeSpec) -> str:
         return "price unknown"
     total = found.per_month(spec.size_gib)
     what = (
-        f"${total / 1e6:,.2f}/month"
+        f"{dollars(total)}/month"
         if total is not None
         else f"size unknown, ${found.micro_usd_per_gib / 1e6:.2f} a GiB and month of what is stored"
         + (f" beyond {found.free_gib:,} GiB" if found.free_gib else "")

@@ -9,7 +9,7 @@ from providers.cli.colour import show
 from providers.cli.options import add_world
 from providers.cli.output import NOTHING, OK, print_json, table, wrapped
 from providers.model import duration
-from providers.model.money import HOURS_PER_MONTH, per_hour, usd
+from providers.model.money import HOURS_PER_MONTH, dollars, per_hour, usd
 
 if TYPE_CHECKING:
     import argparse
@@ -142,7 +142,7 @@ def _hourly(micro: int | None) -> str:
 def _run(cost: Cost) -> str:
     if cost.run is None or cost.ttl_s is None:
         return "no limit" if cost.micro_usd is not None else "-"
-    return f"${cost.run / 1e6:,.2f} in {duration.text(cost.ttl_s)}"
+    return f"{dollars(cost.run)} in {duration.text(cost.ttl_s)}"
 
 
 def _monthly(micro: int | None) -> str:

@@ -16,7 +16,7 @@ from providers.engine.messages import moment
 from providers.engine.record import GAVE_UP, ON_DONE
 from providers.errors import Problem, SpecError
 from providers.model import duration
-from providers.model.money import per_hour, usd
+from providers.model.money import dollars, per_hour, usd
 from providers.model.wording import near
 from providers.model.workload import KEEP
 
@@ -157,7 +157,7 @@ def _so_far(charge: budget.Charge, now: float) -> tuple[str, str]:
         return "", ""
     seconds = max(0.0, (charge.ended_at or now) - charge.launched_at)
     age = duration.text(seconds // 60 * 60) if seconds >= 60 else f"{seconds:.0f}s"
-    return age, "" if charge.micro_usd is None else f"${charge.cost(0, now) / 1e6:,.2f}"
+    return age, "" if charge.micro_usd is None else dollars(charge.cost(0, now))
 
 
 def require_stack(text: str) -> None:

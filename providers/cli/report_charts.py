@@ -15,6 +15,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from providers.errors import Problem, SpecError
+from providers.model.money import dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -163,7 +164,7 @@ def spending(days: Sequence[tuple[str, int]]) -> Chart:
     first, last = (date.fromisoformat(days[at][0]) for at in (0, -1))
     every = [str(first + timedelta(number)) for number in range((last - first).days + 1)]
     values = [
-        {"day": day, "usd": spent.get(day, 0) / 1e6, "said": f"{day}: {_usd(spent.get(day, 0))}"}
+        {"day": day, "usd": spent.get(day, 0) / 1e6, "said": f"{day}: {dollars(spent.get(day, 0))}"}
         for day in every
     ]
     dates = {"labelExpr": "slice(datum.value, 5)", "labelAngle": 0, "labelOverlap": True}
@@ -184,10 +185,6 @@ def spending(days: Sequence[tuple[str, int]]) -> Chart:
             },
         }
     )
-
-
-def _usd(micro: int) -> str:
-    return f"${micro / 1e6:,.2f}"
 
 
 def timeline(tried: Sequence[Tried]) -> Chart:

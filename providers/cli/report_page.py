@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from providers.cli import report_charts
 from providers.engine.messages import moment
+from providers.model.money import dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -212,4 +213,4 @@ def _text(text: str) -> str:
 
 
 def _usd(micro: int | None) -> str:
-    return "no price" if micro is None else f"${micro / 1e6:,.2f}"
+    return "no price" if micro is None else dollars(micro)

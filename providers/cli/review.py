@@ -12,7 +12,7 @@ from providers.cli.options import add_world
 from providers.cli.output import NOTHING, OK, WRONG, complain
 from providers.errors import Problem, SpecError
 from providers.model import duration
-from providers.model.money import HOURS_PER_MONTH
+from providers.model.money import HOURS_PER_MONTH, dollars
 
 if TYPE_CHECKING:
     import argparse
@@ -203,7 +203,7 @@ def _runs(before: Cost | None, after: Cost | None) -> str:
 def _run(cost: Cost) -> str:
     if cost.run is None or cost.ttl_s is None:
         return "" if cost.ttl_s is None else "not known"
-    return f"${cost.run / 1e6:,.2f} in {duration.text(cost.ttl_s)}"
+    return f"{dollars(cost.run)} in {duration.text(cost.ttl_s)}"
 
 
 def _dollars(micro: int | None, places: int = 2) -> str:
@@ -212,7 +212,7 @@ def _dollars(micro: int | None, places: int = 2) -> str:
 
 def _signed(micro: int) -> str:
     sign = "+" if micro > 0 else "-" if micro < 0 else ""
-    return f"{sign}${abs(micro) / 1e6:,.2f}"
+    return f"{sign}{dollars(abs(micro))}"
 
 
 def _code(text: str) -> str:

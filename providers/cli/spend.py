@@ -9,7 +9,7 @@ from providers.cli.colour import show
 from providers.cli.options import add_world
 from providers.cli.output import OK, print_json, table
 from providers.errors import Problem, SpecError
-from providers.model.money import usd
+from providers.model.money import dollars, usd
 from providers.model.worlds import WORLDS
 
 if TYPE_CHECKING:
@@ -57,26 +57,32 @@ def _lines(month: MonthSpend) -> Iterable[str]:
     yield f"{month.month} (UTC), {month.world}{played}"
     rows = [("stack", "cluster or volume", "hours", "spent", "to come")]
     for each in month.clusters:
-        spent = "no price" if each.unknown and not each.spent else _usd(each.spent)
+        spent = "no price" if each.unknown and not each.spent else dollars(each.spent)
         rows.append(
-            (each.stack or "ad hoc", each.cluster, f"{each.hours:,.1f}", spent, _usd(each.to_come))
+            (
+                each.stack or "ad hoc",
+                each.cluster,
+                f"{each.hours:,.1f}",
+                spent,
+                dollars(each.to_come),
+            )
         )
     for volume in month.volumes:
-        cost = "not known" if volume.unknown and not volume.spent else _usd(volume.spent)
-        to_come_of = "not known" if volume.unknown else _usd(volume.to_come)
+        cost = "not known" if volume.unknown and not volume.spent else dollars(volume.spent)
+        to_come_of = "not known" if volume.unknown else dollars(volume.to_come)
         named = f"volume {volume.volume}"
         rows.append((volume.stack, named, f"{volume.hours:,.1f}", cost, to_come_of))
     to_come = month.forecast - month.spent
-    rows.append(("total", "", "", f"{least}{_usd(month.spent)}", _usd(to_come)))
+    rows.append(("total", "", "", f"{least}{dollars(month.spent)}", dollars(to_come)))
     yield from table(rows, right={2, 3, 4})
     yield from _untold(month)
     yield (
-        f"forecast for {month.month}: {least}{_usd(month.forecast)}, if what runs stays until its"
-        " limit or the month's end"
+        f"forecast for {month.month}: {least}{dollars(month.forecast)}, if what runs stays until"
+        " its limit or the month's end"
     )
     yield from (line for each in month.volumes for line in _unused(each))
     yield "by day"
-    yield from table([(day, _usd(spent)) for day, spent in month.days] or [("", "")], right={1})
+    yield from table([(day, dollars(spent)) for day, spent in month.days] or [("", "")], right={1})
 
 
 def _untold(month: MonthSpend) -> Iterable[str]:
@@ -113,7 +119,7 @@ def _price(volume: VolumeSpend) -> str:
 
     last = volume.last
     if last.micro_usd is not None:
-        return f"{_usd(last.micro_usd)} a month"
+        return f"{dollars(last.micro_usd)} a month"
     return volumes.words(last.spec)
 
 
@@ -160,10 +166,6 @@ def _volume_record(volume: VolumeSpend) -> dict[str, Any]:
         "users": None if volume.users is None else list(volume.users),
         "unused": volume.why_unused or None,
     }
-
-
-def _usd(micro: int) -> str:
-    return f"${micro / 1e6:,.2f}"
 
 
 def add_spend(commands: Any) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.errors import GpusError
 from providers.model import duration
 from providers.model.ask import BLOCK
-from providers.model.money import per_hour
+from providers.model.money import dollars, per_hour
 
 if TYPE_CHECKING:
     import asyncio
@@ -407,8 +407,8 @@ class Budget:
         """What was spent and what is to come, in one line."""
         sums = self.sums(now)
         return (
-            f"{usd(self.limit)} in {month(now)}: {sums.least}{usd(sums.spent)} spent,"
-            f" {usd(sums.running)} to come of what runs, {self.rest(sums.spent + sums.running)}"
+            f"{dollars(self.limit)} in {month(now)}: {sums.least}{dollars(sums.spent)} spent,"
+            f" {dollars(sums.running)} to come of what runs, {self.rest(sums.spent + sums.running)}"
             f"{_besides(sums)}"
         )
 
@@ -416,14 +416,14 @@ class Budget:
         """What was spent, and what else than this cluster runs."""
         sums = self.sums(now, cluster)
         return (
-            f"{usd(self.limit)} in {month(now)}: {sums.least}{usd(sums.spent)} spent,"
-            f" {usd(sums.running)} to come of what else runs{_besides(sums)}"
+            f"{dollars(self.limit)} in {month(now)}: {sums.least}{dollars(sums.spent)} spent,"
+            f" {dollars(sums.running)} to come of what else runs{_besides(sums)}"
         )
 
     def rest(self, total: int) -> str:
         """`$10.00 left`, or `$5.00 too much`, where the month comes to this."""
         left = self.limit - total
-        return f"{usd(left)} left" if left >= 0 else f"{usd(-left)} too much"
+        return f"{dollars(left)} left" if left >= 0 else f"{dollars(-left)} too much"
 
     def line(
         self,
@@ -449,11 +449,11 @@ class Budget:
         )
         total = sums.spent + sums.running + cost
         if block is not None:
-            what = f"{usd(cost)} for this block = {sums.least}{usd(total)}"
+            what = f"{dollars(cost)} for this block = {sums.least}{dollars(total)}"
             return f"{head}, {what}, {self.rest(total)}"
         return (
-            f"{head}, {usd(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) ="
-            f" {sums.least}{usd(total)}, {self.rest(total)}"
+            f"{head}, {dollars(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) ="
+            f" {sums.least}{dollars(total)}, {self.rest(total)}"
         )
 
     def refusal(
@@ -493,8 +493,3 @@ def _seconds(limit_s: int | None, now: float) -> int:
 def _besides(sums: MonthTotals) -> str:
     """The volumes that no sum has."""
     return f" (without {', '.join(sums.uncounted)}: cost not known)" if sums.uncounted else ""
-
-
-def usd(micro: int) -> str:
-    """`$1,234.50`."""
-    return f"${micro / 1_000_000:,.2f}"

@@ -18,7 +18,7 @@ from providers.engine.runtime.accounts import adapter_of
 from providers.engine.runtime.deadlines import looking
 from providers.engine.runtime.tasks import repeated
 from providers.errors import GpusError
-from providers.model.money import HOURS_PER_MONTH
+from providers.model.money import HOURS_PER_MONTH, dollars
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -141,7 +141,7 @@ def afford(limit: Budget, spec: VolumeSpec, monthly: int | None, now: float) -> 
         return f"{head}, and this at a cost that is not known"
     cost = budget.cost_of(round(monthly / HOURS_PER_MONTH), None, now) or 0
     total = sums.spent + sums.running + cost
-    line = f"{head}, {budget.usd(cost)} for this to the month's end = {budget.usd(total)}"
+    line = f"{head}, {dollars(cost)} for this to the month's end = {dollars(total)}"
     paid = limit.sums(now).running - sums.running
     if cost <= paid:
         return ""

@@ -31,6 +31,11 @@ def usd(micro: int) -> float:
     return micro / 1_000_000
 
 
+def dollars(micro: int) -> str:
+    """`$1,234.50`, an amount that is paid; `per_hour` is a rate."""
+    return f"${micro / 1_000_000:,.2f}"
+
+
 def per_hour(micro: int | None) -> str:
     """`$88.49/h`, four decimals under a dollar; `no price` when unknown."""
     if micro is None:

@@ -31,11 +31,14 @@ FAULTS = {
     "error-after": "the work is done, then the answer is HTTP `status` (default 503)",
     "http": "HTTP `status` with `reason`, before any work",
     "unavailable": "HTTP 503 backendError, before any work",
-    "rate-limit": "HTTP 403 rateLimitExceeded, before any work",
+    "rate-limit": "asked too often, as that cloud says it (Google: HTTP 403), before any work",
     "too-many": "HTTP 429 rateLimitExceeded, before any work",
     "unauthorized": "HTTP 401 authError, before any work",
     "forbidden": "HTTP 403 forbidden, before any work",
-    "quota": "HTTP 403 quotaExceeded for `metric`, before any work",
+    "quota": (
+        "refused for a limit of the account, as that cloud says it; `metric`: the limit's name (for"
+        " AWS the error's code)"
+    ),
     "html": "HTTP 502 with a web page instead of JSON, before any work",
     "malformed": "the work is done, then half of the JSON answer arrives",
     "delay": "the work is done, then the answer comes `seconds` later (of real time)",

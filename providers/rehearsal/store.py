@@ -203,6 +203,11 @@ class Store(Database):
                 "INSERT OR REPLACE INTO quota VALUES (?, ?, ?, ?)", (provider, place, metric, count)
             )
 
+    def quota(self, provider: str, place: str, metric: str) -> float | None:
+        """The account's limit at the place, else everywhere; None where the scenario sets none."""
+        found = {(at, name): count for _, at, name, count in self.quotas(provider)}
+        return found.get((place, metric), found.get(("", metric)))
+
     def quotas(self, provider: str = ANY) -> tuple[tuple[str, str, str, float], ...]:
         """The limits that the scenario sets: (provider, place, metric, count)."""
         query = (

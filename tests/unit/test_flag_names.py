@@ -4,6 +4,7 @@ import pytest
 
 from providers.errors import SpecError
 from providers.model.workload import Override, Task, Workload
+from providers.model.workload_spec import SERVERS
 from providers.workloads.launch.compile import program
 from providers.workloads.launch.flags import RUNNERS
 from providers.workloads.launch.recipes import RECIPES
@@ -15,6 +16,7 @@ from tests.unit.flags_rig import LLAMA, words
 def test_every_launcher_is_a_server_or_runs_a_program() -> None:
     """Which of the two decides whose flags a command holds."""
     assert {name for name, recipe in RECIPES.items() if not recipe.port} == RUNNERS
+    assert {name for name, recipe in RECIPES.items() if recipe.port} == SERVERS
 
 
 @pytest.mark.parametrize(

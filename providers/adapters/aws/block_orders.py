@@ -36,6 +36,7 @@ from providers.model.machine import (
     Order,
     Ticket,
 )
+from providers.model.money import dollars
 from providers.model.place import Scope
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ class BlockOrders:
                 if now is None or now.upfront_micro_usd > planned.upfront_micro_usd:
                     raise PriceRose(
                         f"{context.what}: the block costs more than the plan showed,"
-                        f" {blocks.usd(planned.upfront_micro_usd)}",
+                        f" {dollars(planned.upfront_micro_usd)}",
                         provider=PROVIDER,
                         code="BLOCK_PRICE",
                     )

@@ -16,7 +16,7 @@ from providers.adapters.base import Repriced
 from providers.errors import CloudError
 from providers.model import duration, foreign
 from providers.model.ask import BLOCK
-from providers.model.money import micro_usd
+from providers.model.money import dollars, micro_usd
 from providers.model.offer import Term
 
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ def _offer(
         node_micro_usd=-int(-term.upfront_micro_usd // (nodes * hours)),
         price_as_of=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d"),
         price_source=SOURCE,
-        parts=f"{usd(term.upfront_micro_usd)} for all of it, by the hour",
+        parts=f"{dollars(term.upfront_micro_usd)} for all of it, by the hour",
         restriction=(
-            f"{usd(term.upfront_micro_usd)} for all of it, above block.max_price"
-            f" {usd(terms.max_micro_usd)}"
+            f"{dollars(term.upfront_micro_usd)} for all of it, above block.max_price"
+            f" {dollars(terms.max_micro_usd)}"
             if over
             else ""
         ),
@@ -149,7 +149,7 @@ def block_notes(candidate: Candidate, setup: Setup) -> list[str]:
     cost = (
         "paid already, $0 more; it is used first"
         if term.paid
-        else f"{usd(term.upfront_micro_usd)}, paid when it is bought and never given back"
+        else f"{dollars(term.upfront_micro_usd)}, paid when it is bought and never given back"
     )
     notes = [
         f"a block of {lasts} from {moment(term.begins_at)} to {moment(term.ends_at + MARGIN_S)}:"
@@ -166,11 +166,6 @@ def block_notes(candidate: Candidate, setup: Setup) -> list[str]:
 def moment(at: float) -> str:
     """`2026-12-01 11:30 UTC`."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def usd(micro: int) -> str:
-    """`$812.40`."""
-    return f"${micro / 1_000_000:,.2f}"
 
 
 def _listed(numbers: Iterable[int]) -> str:

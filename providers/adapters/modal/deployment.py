@@ -17,7 +17,7 @@ from providers.adapters.modal.gpu import PROVIDER
 from providers.adapters.modal.options import Options, fits, for_kind, problems, timeout_s
 from providers.errors import Unsupported
 from providers.model import duration, foreign
-from providers.model.money import HOURS_PER_MONTH, per_hour, usd
+from providers.model.money import HOURS_PER_MONTH, dollars, per_hour, usd
 from providers.model.note import Costs, Stops
 from providers.model.offer import AT_MOST
 from providers.model.place import Scope
@@ -328,7 +328,7 @@ def _job_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[str]
     cost = (
         "at a price that is not known"
         if candidate.micro_usd is None
-        else f"${usd(candidate.micro_usd * limit * attempts // 3_600):,.2f}"
+        else dollars(candidate.micro_usd * limit * attempts // 3_600)
     )
     tries = (
         f"{attempts} attempts of {duration.text(limit)}"
@@ -348,10 +348,10 @@ def _service_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[
         lines = ["neither the least nor a busy hour has a known price"]
     elif chosen.min_containers:
         floor = one * chosen.min_containers
-        month = f"${usd(floor * HOURS_PER_MONTH):,.2f} a month"
+        month = f"{dollars(floor * HOURS_PER_MONTH)} a month"
         lines = [
             f"at least {chosen.min_containers} container{'s' * (chosen.min_containers > 1)} at any"
-            f" time: {per_hour(floor)}, ${usd(floor * 24):,.2f} a day, {month}"
+            f" time: {per_hour(floor)}, {dollars(floor * 24)} a day, {month}"
         ]
     else:
         lines = [

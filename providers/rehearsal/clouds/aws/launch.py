@@ -67,8 +67,8 @@ def refusal(rows: Rows, launch: Launch, count: int) -> Refusal | None:
 
 def quota(rows: Rows, region: str, code: str) -> float:
     """The account's limit in vCPUs: what the scenario says, else one that is never reached."""
-    found = {(place, name): count for _, place, name, count in rows.store.quotas(PROVIDER)}
-    return found.get((region, code), found.get(("", code), DEFAULT_VCPUS))
+    limit = rows.store.quota(PROVIDER, region, code)
+    return DEFAULT_VCPUS if limit is None else limit
 
 
 def used(rows: Rows, region: str, limit: machines.Limit, *, spot: bool) -> float:

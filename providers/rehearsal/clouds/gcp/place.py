@@ -149,8 +149,8 @@ def stockout(rows: Rows, project: str, zone: str, wish: Wish) -> Json:
 
 def quota_limit(rows: Rows, region: str, metric: str) -> float:
     """The account's limit: what the scenario says, else one that is never reached."""
-    found = {(place, name): count for _, place, name, count in rows.store.quotas(PROVIDER)}
-    return found.get((region, metric), found.get(("", metric), DEFAULT_QUOTA))
+    limit = rows.store.quota(PROVIDER, region, metric)
+    return DEFAULT_QUOTA if limit is None else limit
 
 
 def quota_metric(accelerator: str, capacity: str) -> str:

@@ -90,14 +90,7 @@ class Service:
         return api.TokenInfoGetResponse(workspace_id="ac-rehearsal", workspace_name="rehearsal")
 
     async def EnvironmentGetOrCreate(self, request: Any) -> Any:
-        limit = next(
-            (
-                int(count)
-                for provider, _, metric, count in self.store.quotas(PROVIDER)
-                if provider == PROVIDER and metric == "gpus"
-            ),
-            0,
-        )
+        limit = int(self.store.quota(PROVIDER, "", "gpus") or 0)
         settings = api.EnvironmentSettings(
             image_builder_version=BUILDER_VERSION, max_concurrent_gpus=limit
         )

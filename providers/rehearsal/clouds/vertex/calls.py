@@ -234,8 +234,7 @@ def _check_machine(region: str, kind: str, accelerator: str, count: int) -> None
 
 def _check_limit(table: Jobs, job: Job) -> None:
     metric = f"custom_model_training_{job.gpu.lower()}_gpus"
-    limits = {(place, name): count for _, place, name, count in table.store.quotas(PROVIDER)}
-    limit = limits.get((job.region, metric), limits.get(("", metric)))
+    limit = table.store.quota(PROVIDER, job.region, metric)
     if limit is None:
         return
     held = [
