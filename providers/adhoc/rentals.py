@@ -21,7 +21,7 @@ from providers.engine.readiness.access import probe as probed
 from providers.engine.record import UNSETTLED, Account, ClusterRecord
 from providers.engine.runtime.accounts import account_of, survey
 from providers.engine.runtime.deadlines import looking, together
-from providers.engine.termination.settle import bill
+from providers.engine.termination.settle import may_cost
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, GpusError, HalfMade, Problem, SpecError
 from providers.model.machine import ENDED, QUEUED, Handle, Node
@@ -207,7 +207,7 @@ async def _let_go(world: World, owner: str, name: str) -> bool:
     except CloudError as error:
         handles = tuple(handle for some in known.values() for handle in some)
         raise HalfMade(
-            f"{name}: could not be released: {error}; {bill(handles, price)}; {again}",
+            f"{name}: could not be released: {error}; {may_cost(handles, price)}; {again}",
             provider=error.provider,
             handles=handles,
         ) from error

@@ -31,7 +31,7 @@ from providers.engine.runtime.accounts import of_settings, surveyed, used
 from providers.engine.runtime.leases import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, owned
 from providers.engine.runtime.tasks import StopSignal, shielded
 from providers.engine.termination.end import end, end_all, end_elsewhere
-from providers.engine.termination.settle import bill, release
+from providers.engine.termination.settle import release
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, Problem, SpecError
 from providers.model.machine import ENDED, STOPPED, Handle, Node
@@ -317,8 +317,7 @@ async def release_orphans(
             else:
                 world.report(
                     "warning",
-                    f"{label.cluster}: it could not be deleted: {left.why};"
-                    f" {bill(left.handles, None)}",
+                    f"{label.cluster}: it could not be deleted: {left.said(None)}",
                 )
 
     await shielded(world, work, None)

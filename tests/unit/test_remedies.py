@@ -15,7 +15,7 @@ from providers.adapters.gcp import errors as gcp
 from providers.adapters.gcp.vertex import errors as vertex
 from providers.adapters.modal import errors as modal
 from providers.engine.messages import COLUMNS, all_failed, line, refusal_lines, trimmed
-from providers.engine.termination.settle import bill
+from providers.engine.termination.settle import may_cost
 from providers.model.ask import Ask, Choice
 from providers.model.machine import Attempt, Handle
 from providers.model.offer import Candidate, Offer
@@ -288,7 +288,7 @@ def test_a_missing_right_is_named_and_blocks_google_once(code, message, right) -
         and "roles/" in error.message
     )
     assert [tuple(scope)[:2] for scope in error.scopes] == [("gcp", "")]
-    assert "clouds" not in bill([Handle("gcp", "x")], None)
+    assert "clouds" not in may_cost([Handle("gcp", "x")], None)
 
 
 def test_a_foreign_text_in_our_own_message_keeps_both_its_ends() -> None:

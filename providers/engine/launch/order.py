@@ -23,7 +23,7 @@ from providers.engine.runtime.tasks import (
     pause,
     repeated,
 )
-from providers.engine.termination.settle import Remainder, abandon, bill, certain, release
+from providers.engine.termination.settle import Remainder, abandon, certain, may_cost, release
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -385,7 +385,7 @@ class Purchase:
         try:
             nodes, labelled = await self._observed(ticket)
         except CloudError as error:
-            cost = bill(ticket.handles, self.micro_usd)
+            cost = may_cost(ticket.handles, self.micro_usd)
             return Unobserved(ticket, f"made, but not observed yet: {trimmed(error)}; {cost}")
         known = {*ticket.handles, *self.keep}
         others = [node for node in labelled if node.status != GONE and node.handle not in known]

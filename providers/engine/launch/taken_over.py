@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from providers.engine.messages import trimmed
 from providers.engine.runtime.accounts import by_adapter, survey
 from providers.engine.runtime.tasks import repeated
-from providers.engine.termination.settle import Remainder, bill, release
+from providers.engine.termination.settle import Remainder, release
 from providers.errors import CloudError
 from providers.model.machine import GONE, is_foreign
 
@@ -50,8 +50,7 @@ async def confirmed(
         raise stop_signal.stopped(record.cluster, "nothing of this run is left")
     raise stop_signal.stopped(
         record.cluster,
-        f"what this run bought could not be deleted: {left.why};"
-        f" {bill(left.handles, record.price.micro_usd)}",
+        f"what this run bought could not be deleted: {left.said(record.price.micro_usd)}",
     )
 
 

@@ -42,7 +42,7 @@ from providers.engine.messages import (
 from providers.engine.readiness.wait import LOADING, WRONG
 from providers.engine.runtime.accounts import adapter_of
 from providers.engine.runtime.tasks import DELAYS_S, StopSignal, pause, repeated
-from providers.engine.termination.settle import Remainder, bill
+from providers.engine.termination.settle import Remainder, may_cost
 from providers.errors import CloudError, GpusError, HalfMade, OfferGone, PriceRose
 from providers.model.machine import CANCELLED, QUEUED, Handle, Label, Order, Ticket
 from providers.planner.suggest import hints
@@ -198,8 +198,7 @@ class Walk:
         except GpusError as broken:
             # The journal broke after the call: nothing is kept that cannot be remembered.
             left = await purchase.abandon()
-            rest = f"{left.why}; {bill(left.handles, purchase.micro_usd)}"
-            end = "nothing is left running" if left.clean else rest
+            end = "nothing is left running" if left.clean else left.said(purchase.micro_usd)
             raise GpusError(f"{broken}; {end}") from broken
         match result:
             case Late(ticket):
@@ -299,7 +298,7 @@ class Walk:
             if surplus.clean
             else (
                 "half-made: more machines than ordered, and they could not be deleted:"
-                f" {surplus.why}; {bill(surplus.handles, None)}",
+                f" {surplus.said(None)}",
             )
         )
         return LaunchResult(
@@ -381,8 +380,8 @@ class Walk:
         order = bought.order
         self._record_refusal(bought.number, order.candidates, error, bought.started)
         reason = (
-            f"half-made: {trimmed(error)}; it could not be deleted: {left.why};"
-            f" {bill(left.handles, bought.purchase.micro_usd)}"
+            f"half-made: {trimmed(error)}; it could not be deleted:"
+            f" {left.said(bought.purchase.micro_usd)}"
         )
         self.world.report("error", f"{bought.purchase.heading}: {reason}")
         self._settled(order, order_table.UNSETTLED, reason, left.handles)
@@ -396,7 +395,7 @@ class Walk:
         self._record_refusal(bought.number, order.candidates, error, bought.started)
         reason = (
             f"unsettled: {trimmed(error)}; nothing else is bought until that is known;"
-            f" {bill((), bought.purchase.micro_usd)}"
+            f" {may_cost((), bought.purchase.micro_usd)}"
         )
         self.world.report("error", f"{bought.purchase.heading}: {reason}")
         self._settled(order, order_table.UNSETTLED, reason)

@@ -27,7 +27,7 @@ from providers.engine.record import (
 )
 from providers.engine.runtime.accounts import adapter_of, surveyed
 from providers.engine.runtime.tasks import repeated
-from providers.engine.termination.settle import abandon, bill, release
+from providers.engine.termination.settle import leave_queue, release
 from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Handle, Label, Node
@@ -109,10 +109,7 @@ async def _settle_orders(world: World, spec: ClusterSpec, stop: StopSignal) -> N
             )
         if result.state == WAITING_ON:
             adapter = await adapter_of(world, entry.provider, entry.account)
-            _check_gone(spec, entry, await abandon(world, adapter, entry.order, entry.ticket))
-            world.journal.settled(
-                entry.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
-            )
+            _check_gone(spec, entry, await leave_queue(world, adapter, entry.order, entry.ticket))
 
 
 def _check_gone(spec: ClusterSpec, entry: OrderRow, left: Remainder) -> None:
@@ -293,7 +290,7 @@ async def _clear_away(
         if not left.clean:
             raise HalfMade(
                 f"{spec.cluster}: nothing is bought while an earlier run's machine exists, and it"
-                f" could not be deleted: {left.why}; {bill(left.handles, None)}",
+                f" could not be deleted: {left.said(None)}",
                 provider=adapter.name,
                 handles=left.handles,
             )

@@ -20,7 +20,6 @@ from providers.engine.reconcile.read import note_joined
 from providers.engine.reconcile.steps import STEPS, another_workload
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
-from providers.engine.termination.settle import bill
 from providers.model.machine import GONE, is_foreign
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def _with_lost(record: ClusterRecord, row: OrderRow, left: Remainder) -> Cluster
     """The record with an order that has lost its race and could not be ended yet."""
     reason = (
         f"half-made: {row.provider} was asked at once too, and that order could not be ended:"
-        f" {left.why}; {bill(left.handles, row.micro_usd)}"
+        f" {left.said(row.micro_usd)}"
     )
     leftovers = dict.fromkeys((*record.leftovers, *left.handles))
     return record._replace(leftovers=tuple(leftovers), reasons=(reason,))

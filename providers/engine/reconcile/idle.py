@@ -14,7 +14,6 @@ from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.end import release_all
-from providers.engine.termination.settle import bill
 from providers.errors import GpusError, HalfMade
 from providers.model.idle import BUSY_PERCENT, QUERY, busiest
 from providers.model.machine import RUNNING
@@ -96,8 +95,8 @@ async def end(world: World, record: ClusterRecord, why: str) -> None:
         left = await release_all(world, record, record.handles)
         if not left.clean:
             raise HalfMade(
-                f"{record.cluster}: {why}, and could not be deleted: {left.why};"
-                f" {bill(left.handles, record.price.micro_usd)}",
+                f"{record.cluster}: {why}, and could not be deleted:"
+                f" {left.said(record.price.micro_usd)}",
                 provider=record.provider,
                 handles=left.handles,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.termination.settle import bill
+from providers.engine.termination.settle import may_cost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +49,8 @@ def orphan_message(nodes: Sequence[Node]) -> str:
     return (
         f"half-made: {names} carries this cluster's label and is not in its state:"
         " a run was cut short;"
-        f" {bill([node.handle for node in nodes], None)}; the next `up` releases it, or keeps it"
-        " where that one satisfies the declaration"
+        f" {may_cost([node.handle for node in nodes], None)}; the next `up` releases it, or keeps"
+        " it where that one satisfies the declaration"
     )
 
 

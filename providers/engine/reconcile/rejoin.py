@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.engine.desired import ClusterSpec, limit_of, ttl
-from providers.engine.journal import orders as order_table
 from providers.engine.launch.helpers import removed_after
 from providers.engine.launch.result import WAITING_ON, LaunchResult
 from providers.engine.launch.walk import begun
@@ -23,7 +22,7 @@ from providers.engine.reconcile.relocate import left_without
 from providers.engine.record import HEALTHY, ClusterRecord
 from providers.engine.runtime.accounts import home_of
 from providers.engine.termination.end import release_all, stuck
-from providers.engine.termination.settle import abandon
+from providers.engine.termination.settle import leave_queue
 from providers.errors import AllFailed
 from providers.planner.check import satisfied
 from providers.planner.plan import Plan
@@ -120,18 +119,10 @@ async def _added(
     stop: StopSignal,
 ) -> ClusterRecord:
     if result.state == WAITING_ON:
-        left = await abandon(
-            world,
-            await world.call(after.provider, world.adapter, after.provider),
-            result.order,
-            None,
-            after.handles,
-        )
+        adapter = await world.call(after.provider, world.adapter, after.provider)
+        left = await leave_queue(world, adapter, result.order, None, after.handles)
         if not left.clean:
             return stuck(after, left)
-        world.journal.settled(
-            result.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
-        )
         return after._replace(attempts=result.attempts)
     if (without := await left_without(world, after, result, stop)) is not None:
         return without

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.journal import orders as order_table
 from providers.engine.launch.buy import walk
 from providers.engine.launch.result import ACQUIRED, WAITING_ON, launched
 from providers.engine.launch.search import buy_or_wait
@@ -18,7 +17,7 @@ from providers.engine.reconcile.lost_both import emptied
 from providers.engine.record import UNSETTLED, ClusterRecord
 from providers.engine.runtime.accounts import adapter_of, home_of
 from providers.engine.termination.end import release_all, stuck
-from providers.engine.termination.settle import abandon, bill
+from providers.engine.termination.settle import leave_queue
 from providers.errors import AllFailed, GpusError, TakenOver
 from providers.planner import rank
 
@@ -148,8 +147,8 @@ async def release_previous(
         _released(world, record, record.handles)
     else:
         reason = (
-            f"half-made: the previous placement could not be deleted: {left.why};"
-            f" {bill(left.handles, record.price.micro_usd)}"
+            f"half-made: the previous placement could not be deleted:"
+            f" {left.said(record.price.micro_usd)}"
         )
         new = new._replace(
             leftovers=(*new.leftovers, *left.handles), reasons=(*new.reasons, reason)
@@ -160,12 +159,9 @@ async def release_previous(
 
 async def _leave_queue(world: World, record: ClusterRecord, result: LaunchResult) -> ClusterRecord:
     adapter = await adapter_of(world, result.placed.provider)
-    left = await abandon(world, adapter, result.order, None, record.handles)
+    left = await leave_queue(world, adapter, result.order, None, record.handles)
     if not left.clean:
         return stuck(record, left)
-    world.journal.settled(
-        result.order.token, order_table.RELEASED, world.clock.now(), "taken out of the queue"
-    )
     world.report(
         "warning",
         f"{record.cluster}: the preferred one would have to be waited for in a queue, so the"

@@ -25,7 +25,7 @@ from providers.engine.runtime.accounts import (
 from providers.engine.runtime.deadlines import answering, looking, together, while_answering
 from providers.engine.runtime.leases import CLEAN_PATIENCE_S, leased
 from providers.engine.runtime.tasks import repeated
-from providers.engine.termination.settle import Remainder, abandon, bill, release
+from providers.engine.termination.settle import Remainder, abandon, may_cost, release
 from providers.errors import CloudError, GpusError, HalfMade, NotConfigured
 from providers.model.ask import BLOCK
 from providers.model.machine import GONE, Handle, Node, is_foreign
@@ -268,8 +268,8 @@ async def end_elsewhere(world: World, owner: str) -> None:
         if not left.clean:
             raise GpusError(
                 f"{label.cluster}: an order at {where} is not settled: {left.why};"
-                f" {bill(left.handles or entry.handles, entry.micro_usd)}; set the account back and"
-                " run it again, or destroy"
+                f" {may_cost(left.handles or entry.handles, entry.micro_usd)}; set the account back"
+                " and run it again, or destroy"
             )
         world.journal.settled(
             entry.order.token, order_table.RELEASED, world.clock.now(), "the account was changed"
@@ -290,7 +290,7 @@ def raise_left(cluster: str, remainders: Iterable[Remainder], micro_usd: int | N
             else ""
         )
         raise HalfMade(
-            f"{cluster}: could not be confirmed deleted: {why}; {bill(handles, micro_usd)};"
+            f"{cluster}: could not be confirmed deleted: {why}; {may_cost(handles, micro_usd)};"
             f" {again}",
             provider=provider,
             handles=handles,
@@ -324,9 +324,8 @@ async def release_all(
 
 def stuck(record: ClusterRecord, left: Remainder) -> ClusterRecord:
     """The record of something that must go and could not be deleted yet."""
-    cost = bill(left.handles, record.price.micro_usd)
     reason = (
-        f"half-made: could not be deleted: {left.why}; {cost};"
+        f"half-made: could not be deleted: {left.said(record.price.micro_usd)};"
         " nothing else is bought until it is gone"
     )
     return record._replace(

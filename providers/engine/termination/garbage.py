@@ -19,7 +19,7 @@ from providers.engine.runtime.accounts import adapter_of
 from providers.engine.runtime.deadlines import answering
 from providers.engine.runtime.leases import leased
 from providers.engine.runtime.tasks import repeated
-from providers.engine.termination.settle import abandon, bill, release
+from providers.engine.termination.settle import abandon, may_cost, release
 from providers.engine.termination.verdicts import UNCLAIMED, Claims, SweptMachine
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import Busy, CloudError, GpusError, NoHome, Transient
@@ -77,7 +77,7 @@ async def _swept(world: World, group: Sequence[SweptMachine], claims: Claims) ->
 
 def _failed(found: SweptMachine, why: str) -> Swept:
     return Swept(
-        found, f"could not be confirmed gone: {why}; {bill([found.handle], found.micro_usd)}"
+        found, f"could not be confirmed gone: {why}; {may_cost([found.handle], found.micro_usd)}"
     )
 
 

@@ -13,7 +13,7 @@ from providers.engine.messages import bare, trimmed
 from providers.engine.runtime.accounts import adapter_of, of_settings, said, used
 from providers.engine.runtime.deadlines import at_most, looking
 from providers.engine.runtime.tasks import repeated
-from providers.engine.termination.settle import bill
+from providers.engine.termination.settle import may_cost
 from providers.engine.termination.verdicts import (
     VERDICTS,
     Claims,
@@ -174,7 +174,7 @@ async def _asked(
         await asyncio.gather(*(look(*place) for place in places))
     lines = [
         f"{place}: {why.removeprefix(f'{name}: ')};"
-        f" {bill(owed, None) if owed else 'what is there is not known'}"
+        f" {may_cost(owed, None) if owed else 'what is there is not known'}"
         for (name, why), (place, owed) in trouble.items()
     ]
     return seen, tuple(sorted(asked.values())), silent, tuple(lines)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from providers.engine.journal.orders import RELEASED
 from providers.engine.messages import bare, kept_paid, trimmed
 from providers.engine.runtime.deadlines import NO_ANSWER, left_s
 from providers.engine.runtime.tasks import DELAYS_S, Polling, pause
@@ -54,6 +55,10 @@ class Remainder(NamedTuple):
     def clean(self) -> bool:
         """True when nothing is left, on the cloud's word."""
         return not self.why
+
+    def said(self, micro_usd: int | None) -> str:
+        """What is in the way, and what that may cost per hour: the end of a message."""
+        return f"{self.why}; {may_cost(self.handles, micro_usd)}"
 
     @classmethod
     def by(cls, error: CloudError, handles: Iterable[Handle]) -> Remainder:
@@ -250,7 +255,23 @@ async def abandon(
     return Remainder(tuple(handles), f"order {order.token} could not be ended: {why}")
 
 
-def bill(handles: Collection[Handle], micro_usd: int | None) -> str:
+async def leave_queue(
+    world: World,
+    adapter: Cloud,
+    order: Order,
+    ticket: Ticket | None,
+    keep: Collection[Handle] = (),
+) -> Remainder:
+    """Ends an order that waits in its cloud's queue, as `abandon`, and writes that down once
+    nothing is left of it.
+    """
+    left = await abandon(world, adapter, order, ticket, keep)
+    if left.clean:
+        world.journal.settled(order.token, RELEASED, world.clock.now(), "taken out of the queue")
+    return left
+
+
+def may_cost(handles: Collection[Handle], micro_usd: int | None) -> str:
     """`projects/p/zones/z/instances/n may still cost $10.21/h`: what a message must say
     about machines that are left.
     """
