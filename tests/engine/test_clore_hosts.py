@@ -52,7 +52,7 @@ def test_a_time_a_disk_a_coin_and_a_bid_are_refused_in_the_plan(market) -> None:
         return collect.market(world, ask).plan(ask)
 
     def why(plan):
-        return {found.found for found in plan.rejections if found.rule == "sold"}
+        return {each.found for each in plan.rejections if each.rule in {"sold", "ttl", "disk"}}
 
     def hosts(plan):
         return {candidate.machine_type for candidate in plan.candidates}
