@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from providers.remote.ssh import Key
+
 _NAME = re.compile(r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
 _ABOUT = "about.json"
 
@@ -83,15 +85,21 @@ def make(
     name: str,
     settings: Mapping[str, Mapping[str, str]],
     ssh_key: str | os.PathLike[str] | None,
+    *,
+    keyless: bool = False,
 ) -> ClusterKeys:
     """The folder of a cluster that is about to be bought; an earlier one's key and pins are used
-    again. Runs ssh-keygen.
+    again. Runs ssh-keygen, unless no machine would take a key.
     """
     home()
     place = private_folder(folder(world, name))
-    key = made_key(place, f"gpus-{name}") if ssh_key is None else given_key(ssh_key)
+    key: Key | None
+    if ssh_key is not None:
+        key = given_key(ssh_key)
+    else:
+        key = _made(place, name) if keyless else made_key(place, f"gpus-{name}")
     plain = {provider: dict(section) for provider, section in settings.items()}
-    about = {"settings": plain, "ssh_key": None if key.own else str(key.private)}
+    about = {"settings": plain, "ssh_key": None if key is None or key.own else str(key.private)}
     partial = private(place / f"{_ABOUT}.new")
     partial.write_text(json.dumps(about), encoding="utf-8")
     partial.replace(place / _ABOUT)
@@ -106,9 +114,7 @@ def opened(world: str, name: str) -> ClusterKeys | None:
     try:
         about = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
         given = about["ssh_key"]
-        return ClusterKeys(
-            place, made_key(place, f"gpus-{name}") if given is None else given_key(given)
-        )
+        return ClusterKeys(place, _made(place, name) if given is None else given_key(given))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -116,6 +122,11 @@ def opened(world: str, name: str) -> ClusterKeys | None:
             f"{place / _ABOUT}: wanted what is known of {name}, found {error}; remove the file once"
             f" {name} is released"
         ) from None
+
+
+def _made(place: Path, name: str) -> Key | None:
+    """The key pair that was made in this folder; None where none was."""
+    return made_key(place, f"gpus-{name}") if (place / "id_ed25519").exists() else None
 
 
 def settings(world: str, name: str) -> Mapping[str, Mapping[str, str]] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.adhoc import access
@@ -18,6 +19,7 @@ from providers.engine.desired import ClusterSpec
 from providers.engine.journal import orders as order_table
 from providers.engine.messages import block_begins
 from providers.engine.readiness.access import probe as probed
+from providers.engine.readiness.access import takes_key
 from providers.engine.record import UNSETTLED, Account, ClusterRecord
 from providers.engine.runtime.accounts import account_of, survey
 from providers.engine.runtime.deadlines import looking, together
@@ -75,7 +77,8 @@ async def rent(
     owner, holder = access.owner(), uuid.uuid4().hex
     world.journal.take(world.name, _use(owner), spec.name, holder, world.clock.now())
     try:
-        way = await world.call("", access.make, world.name, spec.name, world.settings, ssh_key)
+        make = partial(access.make, keyless=not takes_key(world, ask))
+        way = await world.call("", make, world.name, spec.name, world.settings, ssh_key)
         setup = spec.setup()._replace(ssh_public_key=way.public)
         cluster_spec = ClusterSpec(
             owner,

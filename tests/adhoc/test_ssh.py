@@ -97,6 +97,13 @@ def test_a_given_key_is_used_and_kept(bench, tmp_path) -> None:
         given_key(tmp_path / "none")
 
 
+def test_where_no_machine_takes_a_key_none_is_made(tmp_path, monkeypatch) -> None:
+    """One's own machines alone: what is kept of them is read again without a key."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path))
+    made = access.make("live", "bench", {}, None, keyless=True)
+    assert made.key is None and access.opened("live", "bench") == made
+
+
 def test_the_host_key_is_pinned_at_readiness_and_strict_after(bench, capfd) -> None:
     """Another host key behind the same address is refused, before anything is sent there."""
     machine = bench.rent()

@@ -217,7 +217,7 @@ def test_a_workload_starts_only_on_the_host_that_passes(rig) -> None:
     orders = rig.world.journal.orders("rehearsal", "owner1", states=order_table.EVERY)
     scripts = [unpacked(str(dict(entry.order.setup.options)["command"])) for entry in orders]
     assert len(scripts) == 2 and all("wait_for_go" in text for text in scripts)
-    looker = access.key_probe(rig.world, "owner1", "t")
+    looker = access.key_probe(rig.world, "owner1", "t", record.provider)
     assert isinstance(looker, StandInProbe)
     folder = looker.stand_in(record.machines[0]).folder
     assert [path.parent for path in folder.parent.rglob("go")] == [folder / ROOT.lstrip("/")]

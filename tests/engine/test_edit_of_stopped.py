@@ -35,7 +35,7 @@ def work(record):
 
 def booted(lab, record):
     """What was written by login onto the machine to be started there, also at its next boot."""
-    looker = access.key_probe(lab.world, "owner1", "t")
+    looker = access.key_probe(lab.world, "owner1", "t", record.provider)
     assert isinstance(looker, StandInProbe)
     path = Path(present(looker.line(record.machines[0])).path(BOOT_SCRIPT))
     return path.read_text() if path.exists() else ""

@@ -5,18 +5,23 @@ side.
 import asyncio
 import os
 import resource
+import shutil
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from providers.adapters.ssh import transport
+from providers.adapters.ssh import MANIFEST, transport
 from providers.engine import operations
 from providers.engine.desired import ClusterSpec
+from providers.engine.readiness import access
 from providers.engine.runtime.world import open_world
 from providers.model.spec import read_cluster
 from providers.rehearsal.store import open_store
 from providers.testing.harness import StoreClock
+from tests.unit.own_machine_rig import here
+
+__all__ = ["here"]
 
 JOB: dict[str, Any] = {
     "kind": "job",
@@ -75,3 +80,25 @@ def test_a_machine_is_asked_by_a_process_with_many_files_open(tmp_path, monkeypa
             os.close(each)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert record.status == "running"
+
+
+@pytest.mark.long
+def test_this_machine_itself_needs_no_openssh(here, tmp_path, monkeypatch) -> None:
+    """Nobody logs in to it: its job runs and is ended where ssh-keygen and ssh are not."""
+    monkeypatch.setenv("GPUS_HOME", str(tmp_path / "home"))
+    which = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name: None if name.startswith("ssh") else which(name)
+    )
+    file = tmp_path / "inventory.yaml"
+    file.write_text('{"machines": [{"host": "local", "usd_per_gpu_hour": 0}]}')
+    sold = {"ssh": {"inventory": str(file)}}
+    world = open_world("live", sold, lambda *_: None, manifests={"ssh": MANIFEST})
+    made = read_cluster("t", {**JOB, "gpu": "RTX-4090:1", "workload": {"command": "sleep 60"}})
+    spec = ClusterSpec("owner1", "t", made.ask(), made.setup(), "f", ready="checked")
+    record = asyncio.run(operations.create(world, spec, "g1"))
+    assert record.status == "running"
+    assert access.key_probe(world, "owner1", "t", "ssh") is not None
+    asyncio.run(operations.delete(world, record))
+    world.close()
+    assert here.cards() == []

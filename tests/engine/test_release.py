@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -111,6 +112,21 @@ def test_settle_removes_everything_of_the_owner(lab) -> None:
     assert len(gone) >= 1
     assert [node.label.owner for node in lab.alive] == ["somebody"]
     assert world.journal.orders("rehearsal", "own") == ()
+
+
+def test_machines_are_deleted_side_by_side(lab, monkeypatch) -> None:
+    """The second deletion is asked for while the first is still unanswered."""
+    for name in ("one", "other"):
+        run(operations.create(lab.world(), wanted(name=name), f"g-{name}"))
+    both, delete = threading.Barrier(2, timeout=10), lab.alpha.delete
+
+    def slow(handle):
+        both.wait()
+        delete(handle)
+
+    monkeypatch.setattr(lab.alpha, "delete", slow)
+    run(operations.settle(lab.world(), "own"))
+    assert lab.alive == []
 
 
 def test_settle_fails_loudly_while_something_may_be_left(lab) -> None:

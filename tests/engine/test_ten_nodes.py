@@ -65,7 +65,7 @@ def test_ten_machines_are_told_in_the_time_of_one(rig, monkeypatch) -> None:
     ten = took(record.machines)
     assert one >= CONNECTS_S
     assert ten <= 1.5 * one, f"{ten:.2f}s for ten, {one:.2f}s for one"
-    looker = access.key_probe(lab.world, "owner1", "t")
+    looker = access.key_probe(lab.world, "owner1", "t", record.provider)
     assert isinstance(looker, StandInProbe)
     for node in record.machines:
         peers = Path(present(near(looker, node)).path(f"{ROOT}/peers"))

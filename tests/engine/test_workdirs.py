@@ -32,7 +32,7 @@ def declared(project, **more):
 
 def folders(lab, record):
     """Where each machine's folder lies."""
-    looker = access.key_probe(lab.world, "owner1", "t")
+    looker = access.key_probe(lab.world, "owner1", "t", record.provider)
     assert isinstance(looker, StandInProbe)
     return [Path(present(looker.line(node)).path(f"{ROOT}/workdir")) for node in record.machines]
 

@@ -38,7 +38,7 @@ def test_several_machines_are_told_of_each_other_by_login(provider, rig) -> None
     wanted = lab.wanted({**SEVERAL, "gpu": CLOUDS[provider]})
     record = lab.create(wanted)
     assert record.status == "running" and len(record.machines) == 2
-    looker = access.key_probe(lab.world, "owner1", "t")
+    looker = access.key_probe(lab.world, "owner1", "t", record.provider)
     assert isinstance(looker, StandInProbe)
     order = lab.world.journal.orders("rehearsal", "owner1")[0].order
     for rank, node in enumerate(record.machines):
@@ -72,7 +72,7 @@ def test_a_token_is_written_onto_the_machine_and_nowhere_else(rig) -> None:
     """By login as live: the file is the machine's, and no order, state or journal holds it."""
     lab = rig("gcp")
     record = lab.create(lab.wanted({**SERVICE, "expose": "token"}))
-    looker = access.key_probe(lab.world, "owner1", "t")
+    looker = access.key_probe(lab.world, "owner1", "t", record.provider)
     assert isinstance(looker, StandInProbe)
     line = looker.stand_in(record.machines[0])
     token = keys.token("rehearsal", "owner1", "t")
@@ -88,7 +88,7 @@ def test_a_server_over_several_nodes_has_its_token_on_the_first_alone(rig) -> No
     served = {"launcher": "vllm", "model": "meta-llama/Llama-3.1-405B", "dtype": "bf16"}
     wanted = {**SEVERAL, "kind": "service", "expose": "token", "workload": served}
     record = lab.create(lab.wanted(wanted))
-    looker = access.key_probe(lab.world, "owner1", "t")
+    looker = access.key_probe(lab.world, "owner1", "t", record.provider)
     assert isinstance(looker, StandInProbe)
     folders = [looker.stand_in(node) for node in record.machines]
     found = [Path(line.path(f"{ROOT}/token")).exists() for line in folders]

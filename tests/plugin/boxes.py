@@ -113,6 +113,8 @@ class Box:
             "UsePAM": "no",
             "PermitRootLogin": "yes",
             "ForceCommand": command,
+            # As on a machine of its own: nothing that this user's shell reads at each login.
+            "SetEnv": f"HOME={self.folder}",
         }
         config = self.folder / "sshd_config"
         config.write_text("".join(f"{key} {value}\n" for key, value in words.items()))

@@ -17,6 +17,8 @@ from providers.model.offer import Candidate
 SMI = """#!/bin/sh
 case "$*" in
   *--query-compute-apps*) ;;
+  -i*--query-gpu=name,memory.total*)
+    for n in $(echo "$2" | tr , " "); do echo "NVIDIA GeForce RTX 4090, 24564 MiB"; done ;;
   *) for n in 0 1 2 3; do echo "$n, GPU-$n, 24564, 570.00, NVIDIA GeForce RTX 4090"; done ;;
 esac
 """

@@ -403,9 +403,8 @@ release() {
 }
 
 # Waits a little for what was told to end, and not under the lock: who asks would only ask again.
-# Not long: of several machines one is told after the other.
 ended_soon() {
-  for pause in .05 .1 .15; do
+  for pause in .05 .1 .15 .2 .3; do
     [ -d "$leases/$token" ] || return
     flock -u 9
     sleep "$pause" 2>/dev/null || sleep 1

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from providers.engine.desired import ClusterSpec
     from providers.engine.record import Account, ClusterRecord
     from providers.engine.runtime.world import World
+    from providers.model.ask import Ask
     from providers.model.machine import Handle, Node
     from providers.remote.probe import Ordered, Probe
     from providers.remote.ssh import Key
@@ -39,17 +40,32 @@ OWN_HINT = "`ready: running` is for images in which no shell can be run"
 
 
 def key_probe(
-    world: World, owner: str, cluster: str, *, pinned: bool = False
+    world: World, owner: str, cluster: str, provider: str, *, pinned: bool = False
 ) -> SshProbe | StandInProbe | None:
     """What leads into a cluster's machines by the key that is kept here; None without one. Played
-    machines need none. Reads the cluster's folder.
+    machines need none, nor does a provider whose own program leads there. Reads the cluster's
+    folder.
     """
-    way = opened(world.name, owner, cluster)
-    if world.name == REHEARSAL:
-        way = way or ClusterKeys(folder(world.name, owner, cluster), None)
-    elif way is None or way.key is None:
+    way = kept_or_none(world, owner, cluster)
+    keyless = world.name == REHEARSAL or world.manifests[provider].console.program is not None
+    if way.key is None and not keyless:
         return None
     return probe(world, way.key, way.known_hosts, way.nodes, pinned=pinned)
+
+
+def kept_or_none(world: World, owner: str, cluster: str) -> ClusterKeys:
+    """What is kept of a cluster here, or what would be, without a key. Reads the folder."""
+    return opened(world.name, owner, cluster) or ClusterKeys(
+        folder(world.name, owner, cluster), None
+    )
+
+
+def takes_key(world: World, ask: Ask) -> bool:
+    """Whether any machine that may come of this takes a key: one's own have their users' keys."""
+    able = {name: manifest.capabilities for name, manifest in world.manifests.items()}
+    return any(
+        each.ssh and ask.allows(name, marketplace=each.marketplace) for name, each in able.items()
+    )
 
 
 def probe(
@@ -88,24 +104,25 @@ def probe(
 
 
 async def equipped(world: World, spec: ClusterSpec) -> ClusterSpec:
-    """What is wanted, with the cluster's own key where it asks for one, and a probe where readiness
-    is to be checked.
+    """What is wanted, with the cluster's own key where a machine may take one, and a probe where
+    readiness is to be checked.
 
     Raises GpusError where that needs OpenSSH and there is none; nothing was bought then.
     """
     if not spec.ready or spec.probe is not None:
         return spec
     checked = spec.ready == CHECKED
-    try:
-        way = await world.call("", make, world.name, spec.owner, spec.cluster)
-    except NoOpenSsh as error:
-        # A rehearsal's machines ask for no key, and nobody logs in to have one looked at that is
-        # only to run.
-        if checked and world.name != REHEARSAL:
-            raise GpusError(
-                f"{spec.cluster}: nothing is bought: {error}; or set ready: running"
-            ) from None
-        way = ClusterKeys(folder(world.name, spec.owner, spec.cluster), None)
+    way = kept_or_none(world, spec.owner, spec.cluster)
+    if takes_key(world, spec.ask):
+        try:
+            way = await world.call("", make, world.name, spec.owner, spec.cluster)
+        except NoOpenSsh as error:
+            # A rehearsal's machines ask for no key, and nobody logs in to have one looked at that
+            # is only to run.
+            if checked and world.name != REHEARSAL:
+                raise GpusError(
+                    f"{spec.cluster}: nothing is bought: {error}; or set ready: running"
+                ) from None
     if way.key is not None:
         spec = spec._replace(setup=spec.setup._replace(own_public_key=way.key.public))
     if not checked:

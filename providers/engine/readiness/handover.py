@@ -54,7 +54,7 @@ async def deliver_files(
     if not files and not order.setup.workdir:
         return True
     handles = tuple(node.handle for node in nodes)
-    looker = key_probe(world, *order.label[:2])
+    looker = key_probe(world, *order.label[:2], adapter.name)
     if looker is None:
         raise HalfMade(
             "wanted to tell the machines of each other, found no key to log in with",
@@ -126,7 +126,7 @@ async def rerun(
     """
     from providers.workloads.launch.start_script import script
 
-    looker = key_probe(world, record.owner, record.cluster, pinned=True)
+    looker = key_probe(world, record.owner, record.cluster, record.provider, pinned=True)
     if looker is None:
         raise GpusError(
             "wanted to log in and restart it, found no key of this cluster on this machine"

@@ -32,7 +32,7 @@ async def save_output(world: World, adapter: Cloud, record: ClusterRecord) -> No
     """Writes the end of each machine's output here, readable only by this user. One call for each;
     never raises what a cloud says.
     """
-    looker = key_probe(world, record.owner, record.cluster, pinned=True)
+    which = (record.owner, record.cluster, record.provider)
     for number, node in enumerate(record.machines):
         try:
             if adapter.logs:
@@ -40,8 +40,7 @@ async def save_output(world: World, adapter: Cloud, record: ClusterRecord) -> No
             elif (
                 world.name != REHEARSAL
                 and node.status == RUNNING
-                and (looker := key_probe(world, record.owner, record.cluster, pinned=True))
-                is not None
+                and (looker := key_probe(world, *which, pinned=True)) is not None
             ):
                 text = await _told(looker.line(node))
             else:

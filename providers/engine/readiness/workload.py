@@ -276,7 +276,7 @@ async def _told(world: World, node: Node, order: Order | None) -> str:
 
     if order is None or node.status != RUNNING:
         return ""
-    looker = key_probe(world, order.label.owner, order.label.cluster, pinned=True)
+    looker = key_probe(world, *order.label[:2], node.handle.provider, pinned=True)
     line = None if looker is None else looker.line(node)
     if line is None:
         return ""

@@ -207,7 +207,7 @@ async def _reachable(
 
 
 def _looker(world: World, record: ClusterRecord) -> Probe:
-    looker = key_probe(world, record.owner, record.cluster, pinned=True)
+    looker = key_probe(world, record.owner, record.cluster, record.provider, pinned=True)
     if looker is None:
         raise GpusError(
             f"{record.cluster}: wanted to log in and start its new workload, found no key of this"

@@ -118,7 +118,7 @@ async def _told(world: World, record: ClusterRecord, nodes: Sequence[Node]) -> s
     Their proxies follow within seconds.
     """
     running = [node for node in nodes if node.status == RUNNING]
-    looker = key_probe(world, record.owner, record.cluster, pinned=True)
+    looker = key_probe(world, record.owner, record.cluster, record.provider, pinned=True)
     if looker is None:
         return "no key of this cluster is on this machine"
     text = peers_of(running)

@@ -47,6 +47,13 @@ class _Unresponsive:
     def __init__(self, limit_s: float) -> None:
         self.limit_s = limit_s
         self.waited_s = 0.0
+        self._noted = -inf
+
+    def note(self, seconds: float, *, answered: bool) -> None:
+        """A call of so many seconds ended now. Of several at once the time counts once."""
+        now = time.monotonic()
+        self.waited_s = 0.0 if answered else self.waited_s + min(seconds, now - self._noted)
+        self._noted = now
 
     @property
     def left_s(self) -> float:
@@ -99,7 +106,7 @@ def waited(seconds: float, *, answered: bool) -> None:
     """Takes note of a call that ended, or was given up, after so many real seconds."""
     unresponsive = _UNRESPONSIVE.get()
     if unresponsive is not None:
-        unresponsive.waited_s = 0.0 if answered else unresponsive.waited_s + seconds
+        unresponsive.note(seconds, answered=answered)
 
 
 def bounded() -> bool:

@@ -7,12 +7,14 @@ The rule behind all of it: nothing else is bought while something of an earlier 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.journal.orders import RELEASED
 from providers.engine.messages import bare, kept_paid, trimmed
 from providers.engine.runtime.deadlines import NO_ANSWER, left_s
 from providers.engine.runtime.tasks import DELAYS_S, Polling, pause
+from providers.engine.runtime.world import CALLS_AT_ONCE
 from providers.errors import (
     BadCredentials,
     CloudError,
@@ -192,19 +194,27 @@ async def _labelled(
 async def _delete_due(
     world: World, adapter: Cloud, targets: dict[Handle, float], gone: Collection[Handle]
 ) -> CloudError | None:
-    """Asks for every deletion that was not asked for within `AGAIN_S`, and notes in `targets` when
-    one was accepted. Returns the last error.
+    """Asks for every deletion that was not asked for within `AGAIN_S`, so many at once as other
+    calls, and notes in `targets` when one was accepted. Returns the last machine's error.
     """
-    trouble: CloudError | None = None
-    for handle, asked in targets.items():
-        if handle in gone or world.clock.now() - asked < AGAIN_S:
-            continue
+    turns = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def ask(handle: Handle) -> CloudError | None:
         try:
-            await world.call(adapter.name, adapter.delete, handle)
-            targets[handle] = world.clock.now()
+            async with turns:
+                await world.call(adapter.name, adapter.delete, handle)
         except CloudError as error:
-            trouble = error
-    return trouble
+            return error
+        targets[handle] = world.clock.now()
+        return None
+
+    due = [
+        handle
+        for handle, asked in targets.items()
+        if handle not in gone and world.clock.now() - asked >= AGAIN_S
+    ]
+    troubles = await asyncio.gather(*map(ask, due))
+    return next(filter(None, reversed(troubles)), None)
 
 
 async def abandon(
