@@ -73,8 +73,8 @@ class Unobserved(NamedTuple):
     reason: str
 
 
-class Late(NamedTuple):
-    """The wait ran out, or the run was stopped. The order still stands."""
+class Unfinished(NamedTuple):
+    """The order still stands: the wait ran out, or this run has to leave it, as `stop` says."""
 
     ticket: Ticket
 
@@ -103,7 +103,7 @@ class _UnknownError(Exception):
         self.error = error
 
 
-class _LateError(Exception):
+class _UnfinishedError(Exception):
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
 
@@ -148,23 +148,23 @@ class Purchase:
 
     async def place(
         self, deadline: float
-    ) -> Delivered | Unobserved | Late | Partial | Refused | Unknown:
+    ) -> Delivered | Unobserved | Unfinished | Partial | Refused | Unknown:
         """Sends the order and waits for its machines. Raises no CloudError."""
         return await self._result(self._place(deadline))
 
     async def resume(
         self, entry: OrderRow, deadline: float
-    ) -> Delivered | Unobserved | Late | Partial | Refused | Unknown | None:
+    ) -> Delivered | Unobserved | Unfinished | Partial | Refused | Unknown | None:
         """Goes on with an order of the journal.
         None: nothing was made, or nothing of it is left.
         """
         return await self._result(self._resume(entry, deadline))
 
-    async def _result(self, work: Awaitable[T]) -> T | Late | Partial | Refused | Unknown:
+    async def _result(self, work: Awaitable[T]) -> T | Unfinished | Partial | Refused | Unknown:
         try:
             return await work
-        except _LateError as late:
-            return Late(late.ticket)
+        except _UnfinishedError as error:
+            return Unfinished(error.ticket)
         except _UnknownError as unknown:
             return Unknown(unknown.error)
         except HalfMade as error:
@@ -283,7 +283,7 @@ class Purchase:
     # Waiting for it
 
     async def _wait(self, ticket: Ticket, deadline: float) -> Ticket:
-        """Looks until the order is done. Raises the refusal, `_LateError`, `_UnknownError` or
+        """Looks until the order is done. Raises the refusal, `_UnfinishedError`, `_UnknownError` or
         HalfMade.
         """
         # What answers when there is news is asked at once.
@@ -301,7 +301,7 @@ class Purchase:
                     "info", f"{self.heading}: in the cloud's queue {ticket.detail}".rstrip()
                 )
             if ticket.begins_at > deadline:
-                raise _LateError(ticket)
+                raise _UnfinishedError(ticket)
             await polling.pause()
             try:
                 polled = await self._look(ticket, deadline, polling)
@@ -320,13 +320,13 @@ class Purchase:
                     self.world.journal.note(polled, self.now)
                 ticket = polled
             if ticket.state != "done" and (self.stop.on or self.now >= deadline):
-                raise _LateError(ticket)
+                raise _UnfinishedError(ticket)
         return ticket
 
     @property
     def _is_held(self) -> bool:
-        """Whether the cloud's answer is waited for until there is news: not while another order is
-        under way, which the cloud's list decides before that.
+        """Whether the cloud's answer is waited for until there is news. Not beside another order:
+        the cloud's list shows earlier which of them has machines.
         """
         return self.adapter.long_polls and self.wins is None
 
@@ -355,16 +355,16 @@ class Purchase:
         return await world.wait_for(adapter.name, call)
 
     async def _check_win(self, ticket: Ticket) -> None:
-        """Raises `_LateError` where it has machines, and another order had some before."""
+        """Raises `_UnfinishedError` where it has machines, and another order had some before."""
         if self.wins is None or not (ticket.state == "done" or await self._is_granted(ticket)):
             return
         if not self.wins(ticket.order):
-            raise _LateError(ticket)
+            raise _UnfinishedError(ticket)
         self.wins = None  # it has won; nobody else does
 
     async def _is_granted(self, ticket: Ticket) -> bool:
-        """Whether the cloud lists every machine of the order as about to run: a minute before it
-        does, there is no need any more to ask anybody else.
+        """Whether the cloud lists every machine of the order as about to run, which it does about a
+        minute before the order is done. From then on nobody else need be asked.
         """
         find = self.adapter.find
         try:
@@ -375,13 +375,14 @@ class Purchase:
         return there.issuperset(ticket.order.node_names)
 
     async def _finish(self, ticket: Ticket, deadline: float) -> Delivered | Unobserved:
-        """Waits until the machines are made, compares them with the order, and makes them ready."""
+        """Waits until the machines are made, compares them with the order, and makes them ready:
+        the driver, what was sold, the workload.
+        """
         ticket = await self._wait(ticket, deadline)
-        order = ticket.order
         self.world.journal.note(ticket, self.now)
         await self._check_win(ticket)
         if self.stop.taken_over:
-            raise _LateError(ticket)
+            raise _UnfinishedError(ticket)
         try:
             nodes, labelled = await self._observed(ticket)
         except CloudError as error:
@@ -390,42 +391,42 @@ class Purchase:
         known = {*ticket.handles, *self.keep}
         others = [node for node in labelled if node.status != GONE and node.handle not in known]
         if rivals := [node.name for node in others if self._is_rival(node)]:
-            # Where no lease is shared: another run placed the same cluster anew, of the same state,
+            # Two homes without a shared lease may place the same cluster of the same state at once,
             # and so under the same generation.
             self.stop.rival = f"another run has bought {', '.join(rivals)} for it"
-            raise _LateError(ticket)
+            raise _UnfinishedError(ticket)
         placed = delivered(ticket, nodes)
         surplus = await self._without_surplus(ticket, [node.handle for node in others])
         if self.probe is not None:
-            ready = await until_ready(
-                self.world,
-                self.adapter,
-                placed,
-                ticket.handles,
-                self.probe,
-                deadline,
-                self.stop,
-                observed=nodes,
-            )
-            if ready is None:
-                raise _LateError(ticket)
-            nodes, began = ready, self.now
-            if self.accept != OFF and not await accepted(
-                self.world,
-                placed,
-                ticket.handles,
-                nodes,
-                self.probe,
-                self.accept,
-                order.setup,
-                self.stop,
-            ):
-                raise _LateError(ticket)
-            # How long the measuring takes is no fault of the place.
-            deadline += self.now - began
-        if order.setup.script_digest:
+            nodes, took = await self._ready(ticket, placed, nodes, deadline, self.probe)
+            deadline += took
+        if ticket.order.setup.script_digest:
             nodes = await self._with_workload(ticket, placed, nodes, deadline)
         return Delivered(ticket, placed, nodes, surplus)
+
+    async def _ready(
+        self,
+        ticket: Ticket,
+        placed: Candidate,
+        nodes: tuple[Node, ...],
+        deadline: float,
+        probe: Probe,
+    ) -> tuple[tuple[Node, ...], float]:
+        """The nodes once their driver answers and they are what was sold; and how long measuring
+        that took, in seconds, which is no fault of the place.
+        """
+        world, adapter, handles = self.world, self.adapter, ticket.handles
+        ready = await until_ready(
+            world, adapter, placed, handles, probe, deadline, self.stop, observed=nodes
+        )
+        if ready is None:
+            raise _UnfinishedError(ticket)
+        began, setup = self.now, ticket.order.setup
+        if self.accept != OFF and not await accepted(
+            world, placed, handles, ready, probe, self.accept, setup, self.stop
+        ):
+            raise _UnfinishedError(ticket)
+        return ready, self.now - began
 
     async def _observed(self, ticket: Ticket) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         """The order's machines, and every machine with the labels of its generation."""
@@ -475,7 +476,7 @@ class Purchase:
             )
         began = self.now
         if not await deliver_files(self.world, self.adapter, ticket.order, nodes, self.stop):
-            raise _LateError(ticket)
+            raise _UnfinishedError(ticket)
         # How long a folder takes is no fault of the place.
         deadline += self.now - began
         if placed.kind != "service":
@@ -484,7 +485,7 @@ class Purchase:
             self.world, self.adapter, placed, nodes, ticket.order, deadline, self.stop
         )
         if working is None:
-            raise _LateError(ticket)
+            raise _UnfinishedError(ticket)
         return working
 
 

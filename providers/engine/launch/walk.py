@@ -14,10 +14,10 @@ from providers.engine.launch.compose import compose
 from providers.engine.launch.lane import Lane, resumed_lane
 from providers.engine.launch.order import (
     Delivered,
-    Late,
     Partial,
     Purchase,
     Refused,
+    Unfinished,
     Unknown,
     Unobserved,
 )
@@ -201,8 +201,8 @@ class Walk:
             end = "nothing is left running" if left.clean else left.said(purchase.micro_usd)
             raise GpusError(f"{broken}; {end}") from broken
         match result:
-            case Late(ticket):
-                return await self._late(bought, ticket)
+            case Unfinished(ticket):
+                return await self._unfinished(bought, ticket)
             case Unknown(error):
                 return self._unsettled(bought, error)
             case Partial(error):
@@ -234,7 +234,7 @@ class Walk:
                 return self._launched(bought, result)
             case Unknown(error):
                 return self._unsettled(bought, error)
-            case Late(ticket):
+            case Unfinished(ticket):
                 if ticket.state == QUEUED:
                     return self._queued(ticket)
                 remainder = await purchase.give_up(ticket)
@@ -312,7 +312,7 @@ class Walk:
             reasons,
         )
 
-    async def _late(self, bought: Bought, ticket: Ticket) -> LaunchResult | None:
+    async def _unfinished(self, bought: Bought, ticket: Ticket) -> LaunchResult | None:
         """What still waits is given up, unless a queue is the last hope there is. What is paid for
         is never given up.
         """
