@@ -9,6 +9,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
+	@echo 'next: `. .venv/bin/activate`, then `gpus ps` shows what runs, and at what price;'
+	@echo '`pulumi preview -s $(STACK)` what an `up` would change; `pulumi destroy -s $(STACK)` ends it'
 
 destroy: setup ## ends what `make up` started
 	@$(ACTIVATE) && command pulumi destroy --stack $(STACK) --yes

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _TERMS = ("lasts", "max_price")
 """What a block's terms cannot be without."""
+BLOCK_WORDS = tuple(f"block_{name}" for name in (*_TERMS, "start_within"))
 
 
 def add_spec(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
         "--capacity",
         action="append",
         metavar="KIND",
-        help="on-demand, spot, flex-start or reservation(NAME), in order; may be repeated",
+        help="on-demand, spot, flex-start, block or reservation(NAME), in order; may be repeated",
     )
     parser.add_argument(
         "--max-price", type=float, metavar="USD", help="dollars per hour for all nodes together"
@@ -77,9 +78,9 @@ def block_of(options: argparse.Namespace) -> dict[str, Any] | None:
     SpecError where its length or its cap is missing.
     """
     given = {
-        name: value
-        for name in ("lasts", "max_price", "start_within")
-        if (value := getattr(options, f"block_{name}")) is not None
+        word.removeprefix("block_"): value
+        for word in BLOCK_WORDS
+        if (value := getattr(options, word)) is not None
     }
     asked = BLOCK in (options.capacity or ())
     if not (given or asked):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
 from providers.cli.colour import show
-from providers.cli.options import add_disk, add_spec, add_world
+from providers.cli.options import BLOCK_WORDS, add_block, add_disk, add_spec, add_world, block_of
 from providers.cli.output import NOTHING, OK, complain, print_json, width, wrapped
 from providers.errors import GpusError, Problem, SpecError
 from providers.model.ask import RANKS
@@ -103,6 +103,8 @@ def _asked(
             raise SpecError([Problem("--cluster", "a stack that has it", "none", "add -s STACK")])
         if not options.gpu:
             raise SpecError([Problem("", 'a GPU such as "H100:8", or -s STACK', "neither")])
+        if (block := block_of(options)) is not None:
+            return [("", _with_block(options, block), options.world or REHEARSAL, {})]
         ask = api.compiled(
             options.gpu,
             fallback=options.fallback,
@@ -133,6 +135,7 @@ def _asked(
         "accept_suspect_prices",
         "ttl",
         "disk_gib",
+        *BLOCK_WORDS,
     )
     given = [name for name in words if getattr(options, name)]
     if given:
@@ -167,6 +170,29 @@ def _asked(
     ]
 
 
+def _with_block(options: argparse.Namespace, block: Mapping[str, Any]) -> Cluster:
+    """What the arguments ask for, a window in the calendar among it. Raises SpecError."""
+    from providers.model.spec import read_cluster
+
+    fields = {
+        "gpu": options.gpu,
+        "fallback": options.fallback,
+        "nodes": options.nodes,
+        "spot": options.spot,
+        "capacity": options.capacity,
+        "block": block,
+        "providers": options.provider,
+        "regions": options.region,
+        "marketplaces": options.marketplaces,
+        "rank": options.rank,
+        "max_price_per_hour": options.max_price,
+        "accept_suspect_prices": options.accept_suspect_prices,
+        "ttl": options.ttl,
+        "disk_gib": options.disk_gib,
+    }
+    return read_cluster("plan", {name: value for name, value in fields.items() if value})
+
+
 def add_plan(commands: Any) -> None:
     """Adds `plan` to the commands."""
     plan = commands.add_parser(
@@ -175,6 +201,7 @@ def add_plan(commands: Any) -> None:
         description="The places that `pulumi up` would try, in order. Buys nothing.",
     )
     add_spec(plan)
+    add_block(plan)
     add_disk(plan)
     plan.add_argument("--ttl", help="show what it costs until it ends, after this long: 20h")
     plan.add_argument("-s", "--stack", help="plan what this stack's file declares")

@@ -1,5 +1,5 @@
-"""How a sizing looks: as text of at most 96 columns, and as JSON.
-Owns the words; computes nothing.
+"""How a sizing looks: as text that fits the terminal, and as JSON. Owns the words; computes
+nothing.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.catalog import names
+from providers.cli.output import table, wrapped
 from providers.model.money import per_hour, usd
 from providers.workloads.sizing import gpus, memory
 from providers.workloads.sizing.gpus import FITS, NO, TIGHT, Serve, Sized, Train
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from providers.workloads.sizing.architecture import Architecture
 
-WIDTH = 96
 REFUSALS = 6
 """How many of the cards that do not hold the model are named, the nearest first."""
 
@@ -129,8 +129,9 @@ def assumptions(work: Serve | Train) -> list[str]:
     ]
     if isinstance(work, Serve):
         lines.append(
-            "tokens/s and $ per million are bounds from memory bandwidth and achievable arithmetic:"
-            " real servers stay below, often by half; every sequence half full"
+            "tokens/s and $/M (dollars per million of them) are bounds from memory bandwidth and"
+            " achievable arithmetic: real servers stay below, often by half; every sequence half"
+            " full"
         )
     else:
         lines.append(
@@ -167,50 +168,57 @@ def _model(model: Architecture, work: Serve | Train) -> list[str]:
         each = memory.cache_bytes_per_token(model, 1, work.cache_dtype)
         whole = each * work.context * work.concurrency / memory.GIB
         lines.append(
-            f"  KV cache: {each:,.0f} bytes a token; {work.concurrency} x {work.context:,} tokens ="
-            f" {whole:,.1f} GiB"
+            _wrapped(
+                f"KV cache: {each:,.0f} bytes a token; {work.concurrency} x {work.context:,} tokens"
+                f" = {whole:,.1f} GiB",
+                "  ",
+            )
         )
     if model.estimated:
-        lines.append(f"  a guess: {model.source}")
+        lines.append(_wrapped(f"a guess: {model.source}", "  "))
     return lines
 
 
 def _table(shown: Sequence[Sized], work: Serve | Train, budget: float | None) -> list[str]:
     serve = isinstance(work, Serve)
-    last = ("tokens/s <", "$/M >") if serve else ("hours", "job $")
-    lines = [
-        f"{'':2}{'GPUs':<16}{'split':<14}{'GiB/GPU':>13} {'$/h':>8}"
-        f" {'where':<22}{last[0]:>10}{last[1]:>9}"
-    ]
+    last = ("tokens/s", "$/M") if serve else ("hours", "job $")
+    rows = [("  GPUs", "split", "GiB/GPU", "$/h", "where", *last)]
     for each in shown:
         verdict = each.verdict
         need = (
-            f"{verdict.need.total:.1f}/{verdict.usable_gib:.1f}"
+            f"{verdict.need.total:.3g}/{verdict.usable_gib:.3g}"
             if verdict.need and verdict.usable_gib
             else ""
         )
         where = f"{each.sold.provider} {each.sold.machine_type}" if each.sold else "no price"
         price = f"{usd(each.sold.micro_usd):,.2f}" if each.sold else "?"
-        if serve:
-            one = f"{verdict.tokens_per_s:,.0f}" if verdict.tokens_per_s else "?"
-            two = (
-                f"{usd(each.per_million_micro_usd):,.2f}"
-                if each.per_million_micro_usd is not None
-                else "?"
-            )
-        else:
-            one = f"{verdict.hours:,.1f}" if verdict.hours is not None else "-"
-            two = f"{usd(each.job_micro_usd):,.2f}" if each.job_micro_usd is not None else "-"
-        mark = "!" if _dear(each, budget) else "~" if verdict.answer == TIGHT else ""
-        lines.append(
-            f"{mark:2}{_name(each):<16}{verdict.split:<14}{need:>13} {price:>8}"
-            f" {_clip(where, 21):<22}{one:>10}{two:>9}".rstrip()
-        )
+        mark = "!" if _dear(each, budget) else "~" if verdict.answer == TIGHT else " "
+        figures = _served(each) if serve else _trained(each)
+        rows.append((f"{mark} {_name(each)}", verdict.split, need, price, where, *figures))
+    lines = [*table(rows, right=(2, 3, 5, 6), gives=(4, 1))]
     if any(each.verdict.answer == TIGHT for each in shown):
         lines.append("~ tight: it starts, with little room for more")
     if budget is not None and any(_dear(each, budget) for each in shown):
         lines.append(f"! over the budget of ${budget:,.0f}")
     return lines
+
+
+def _served(each: Sized) -> tuple[str, str]:
+    """Tokens a second at most, and dollars per million of them at least."""
+    speed, cost = each.verdict.tokens_per_s, each.per_million_micro_usd
+    return (
+        f"<{speed:,.0f}" if speed is not None else "?",
+        f">{usd(cost):,.2f}" if cost is not None else "?",
+    )
+
+
+def _trained(each: Sized) -> tuple[str, str]:
+    """Hours and dollars of the run."""
+    hours, cost = each.verdict.hours, each.job_micro_usd
+    return (
+        f"{hours:,.1f}" if hours is not None else "-",
+        f"{usd(cost):,.2f}" if cost is not None else "-",
+    )
 
 
 def _dear(each: Sized, budget: float | None) -> bool:
@@ -228,7 +236,7 @@ def measured_text(
     """The table of measured times: what one run costs on each card at the catalog's prices. One
     without a price names those of `offers` near it.
     """
-    lines = [f"{'GPU':<14}{'hours':>7} {'$/h':>9} {'where':<24}{'price of':<11}{'run $':>9}"]
+    rows = [("GPU", "hours", "$/h", "where", "price of", "run $")]
     for gpu, hours, sold, cost in found:
         price = f"{usd(sold.micro_usd):,.4f}" if sold else "no price"
         beside = [name for name in names.near(gpu) if any(each.gpu_type == name for each in offers)]
@@ -240,10 +248,8 @@ def measured_text(
             else ""
         )
         total = f"{usd(cost):,.2f}" if cost is not None else "?"
-        lines.append(
-            f"{gpu:<14}{hours:>7.2f} {price:>9}"
-            f" {_clip(where, 23):<24}{sold.as_of if sold else '':<11}{total:>9}"
-        )
+        rows.append((gpu, f"{hours:.2f}", price, where, sold.as_of if sold else "", total))
+    lines = [*table(rows, right=(1, 2, 5), gives=(3,))]
     known = [each for each in found if each[3] is not None and each[2] is not None]
     if len(known) > 1 and known[0][2] is not None:
         best = known[0]
@@ -287,16 +293,6 @@ def _name(each: Sized) -> str:
     return f"{each.verdict.gpu_type}:{each.verdict.gpu_count}{nodes}"
 
 
-def _clip(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 2] + ".."
-
-
 def _wrapped(text: str, indent: str = "") -> str:
-    """The text in lines of at most WIDTH, continued with four more blanks."""
-    lines, line = [], indent
-    for word in text.split():
-        if len(line) + len(word) + 1 > WIDTH and line.strip():
-            lines.append(line)
-            line = indent + "    "
-        line = f"{line}{'' if line.endswith(' ') or not line else ' '}{word}"
-    return "\n".join([*lines, line])
+    """The text in lines that fit, continued with four more blanks."""
+    return "\n".join(wrapped(indent, text, f"{indent}    "))

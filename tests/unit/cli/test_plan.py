@@ -118,6 +118,15 @@ def test_what_runs_of_a_stack_by_the_journal_is_told_first(capsys, tmp_path, mon
             assert "buys" not in text
 
 
+def test_a_block_is_planned_with_the_terms_that_get_takes(capsys) -> None:
+    """Its price is for all of it; without terms none is asked for."""
+    words = ("plan", "H100:8", "--capacity", "block", "--provider", "aws")
+    code, out, _ = run(capsys, *words, "--block-lasts", "1d", "--block-max-price", "9000")
+    assert code == 0 and " for the block" in out and "would buy   aws " in out
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "") and "--block-max-price: wanted a block's length and a cap" in err
+
+
 def test_a_run_is_priced_by_its_ttl(capsys) -> None:
     """As `gpus run` takes it, with the disk; a wrong one is told with what it may be."""
     code, out, _ = run(capsys, "plan", "L4:1", "--provider", "gcp", "--ttl", "20h")
