@@ -96,7 +96,8 @@ async def patiently(
     finally:
         world.journal.drop(world.name, use, spec.name, holder)
     search.forget()
-    await search.tell("acquired", f"{described(machine)}; {machine.ssh}")
+    told = "; ".join((described(machine), machine.ssh, *machine.record.reasons))
+    await search.tell("acquired", told)
     return machine
 
 

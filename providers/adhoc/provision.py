@@ -149,7 +149,7 @@ def launched(
             yield machines[0]
         finally:
             if machines and given and keep:
-                _kept(machines[0].inner)
+                kept(machines[0].inner)
             elif machines:
                 machines[0].release()
     finally:
@@ -178,7 +178,7 @@ async def aprovision(
             yield machine
         finally:
             if keep:
-                _kept(machine)
+                kept(machine)
             else:
                 await machine.release()
     finally:
@@ -359,7 +359,8 @@ async def rent(
     return machine
 
 
-def _kept(machine: AsyncMachine) -> None:
+def kept(machine: AsyncMachine) -> None:
+    """Leaves it running, and says how it is used and released, and what else may cost money."""
     machine.keep()
     price = (
         "" if machine.price_usd_per_hour is None else f" at ${machine.price_usd_per_hour:,.2f}/h"
@@ -369,6 +370,12 @@ def _kept(machine: AsyncMachine) -> None:
         f" {machine.name} --world {machine.world}"
     )
     machine.report("info", text)
+    for reason in machine.record.reasons:
+        todo = (
+            "`gpus ps` shows whether it is there; what you ran looks for it again under this name"
+        )
+        both = f"`gpus release {machine.name}` releases both"
+        machine.report("warning", f"{machine.name}: {reason}; {todo}, {both}")
 
 
 def _opened(world: str, settings: Settings | None, report: Report | None = None) -> World:

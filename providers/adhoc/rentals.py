@@ -20,6 +20,7 @@ from providers.engine.journal import orders as order_table
 from providers.engine.messages import block_begins
 from providers.engine.readiness.access import probe as probed
 from providers.engine.readiness.access import takes_key
+from providers.engine.reconcile.condition import Condition, condition_of
 from providers.engine.record import UNSETTLED, Account, ClusterRecord
 from providers.engine.runtime.accounts import account_of, survey
 from providers.engine.runtime.deadlines import looking, together
@@ -65,7 +66,8 @@ async def rent(
     by_login: bool = False,
 ) -> AsyncMachine:
     """Gets what the spec declares, ready to be worked on, and marks its name as used by this
-    process.
+    process. Of two providers at once, it is handed over with `reasons` where what was beaten is not
+    known to be gone.
 
     `by_login`: its workload is not started at boot.
 
@@ -92,7 +94,7 @@ async def rent(
         )
         record = await operations.create(world, cluster_spec, uuid.uuid4().hex[:12])
         begins_at = _begins_at(world, record)
-        if record.reasons and not begins_at:
+        if record.reasons and not begins_at and not _has_won(world, record):
             await _undone(world, record)
             raise GpusError(f"{spec.name}: {'; '.join(record.reasons)}; it was released")
     except BaseException:
@@ -229,6 +231,18 @@ def _begins_at(world: World, record: ClusterRecord) -> float:
         return 0.0
     orders = world.journal.orders(world.name, record.owner, record.cluster)
     return max((row.ticket.begins_at for row in orders if row.ticket is not None), default=0.0)
+
+
+def _has_won(world: World, record: ClusterRecord) -> bool:
+    """Whether it runs as asked for, and only what it has beaten could not be confirmed gone."""
+    which = (record.owner, record.cluster, record.generation)
+    rows = world.journal.orders_of(world.name, *which)
+    pending = [row for row in rows if row.state in order_table.PENDING]
+    return (
+        condition_of(record) is Condition.HEALTHY
+        and bool(pending)
+        and all(world.journal.has_lost(row) for row in pending)
+    )
 
 
 async def _undone(world: World, record: ClusterRecord) -> None:

@@ -17,7 +17,7 @@ from providers.engine.launch.search import buy_or_wait, note_wait, unrecorded
 from providers.engine.launch.taken_over import confirmed
 from providers.engine.messages import trimmed
 from providers.engine.readiness import access
-from providers.engine.reconcile.adopt import existing, imported
+from providers.engine.reconcile.adopt import check_none, existing, imported
 from providers.engine.reconcile.condition import AT_REST, condition_of
 from providers.engine.reconcile.converge import converge
 from providers.engine.reconcile.edit import assumed, edit
@@ -31,6 +31,7 @@ from providers.engine.runtime.accounts import of_settings, surveyed, used
 from providers.engine.runtime.leases import BUY_PATIENCE_S, CLEAN_PATIENCE_S, leased, owned
 from providers.engine.runtime.tasks import StopSignal, shielded
 from providers.engine.termination.end import end, end_all, end_elsewhere
+from providers.engine.termination.lost import with_lost
 from providers.engine.termination.settle import release
 from providers.engine.termination.without_journal import undeterred
 from providers.errors import CloudError, Problem, SpecError
@@ -70,13 +71,15 @@ async def create(world: World, spec: ClusterSpec, generation: str) -> ClusterRec
             await check_pinned(world, spec)
             with keys.kept(world, spec.owner, spec.cluster):
                 able = await access.equipped(world, spec)
-                adopted = await existing(world, able, generation, stop)
+                adopted, lost = await existing(world, able, generation, stop)
                 if adopted is not None:
                     known = assumed(world, adopted, able)
                     edited = await edit(world, known, able, another_workload, stop)
                     if (ready := await made_ready(world, edited, able, stop)) is not None:
                         note_wait(world, ready, spec)
+                        ready = with_lost(ready, lost)
                         return await confirmed(world, ready, stop, ready.handles)
+                    check_none(spec, lost)
                 bought = await buy_or_wait(world, able, generation, stop, unrecorded(world, able))
                 note_wait(world, bought, spec)
                 return await confirmed(world, bought, stop)

@@ -44,6 +44,7 @@ class Journal(Database):
 
     win = _races.win
     has_lost = _races.has_lost
+    orders_of = _races.orders_of
     beaten = _races.beaten
     racers = _races.racers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.engine.journal.orders import OPEN
+from providers.engine.journal.orders import OPEN, PENDING, find
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -52,6 +52,20 @@ def has_lost(journal: Database, row: OrderRow) -> bool:
     with journal.read() as db:
         found = db.execute("SELECT token FROM races WHERE race = ?", (row.race,)).fetchone()
     return found is not None and found[0] != row.order.token
+
+
+def orders_of(
+    journal: Database, world: str, owner: str, cluster: str, generation: str
+) -> tuple[OrderRow, ...]:
+    """The orders of a generation of which something may exist, oldest first; and those of earlier
+    ones that have lost, and are not known to be gone.
+    """
+    return tuple(
+        row
+        for row in find(journal, world, owner, cluster)
+        if row.order.label.generation == generation
+        or (row.state in PENDING and has_lost(journal, row))
+    )
 
 
 def beaten(journal: Database, world: str, owner: str) -> tuple[Beaten, ...]:

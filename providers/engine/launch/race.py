@@ -57,6 +57,8 @@ class _Race:
         """A place was refused, so that there is no head start any more."""
         self._began = walk.now
         self._winner = ""
+        self._is_open = False
+        """It is not known what an order made: nothing further is asked, and the other goes on."""
         self._over = False
         """Nothing further is asked, and no order wins any more."""
         self._told = hurried
@@ -85,13 +87,14 @@ class _Race:
         return {task for task in self._running if task.done()}
 
     def _head_start(self) -> float:
-        if self._hurried or self._over or self._winner:
+        if self._hurried or self._over or self._is_open or self._winner:
             return 0.0
         return self._began + HEAD_START_S - self._walk.now
 
     def _send(self) -> None:
         """Sends orders as long as there may be one more."""
-        while len(self._running) < 2 and not (self._winner or self._over or self._walk.stop.on):
+        over = self._winner or self._is_open or self._over or self._walk.stop.on
+        while len(self._running) < 2 and not over:
             if self._running and self._head_start() > 0:
                 return
             head = self._next()
@@ -160,7 +163,9 @@ class _Race:
                 lane.stop.beaten = why
 
     def _take(self, lane: Lane, task: asyncio.Task[LaunchResult | None]) -> None:
-        """Notes how an order ended. After one that is not certain nothing else is bought."""
+        """Notes how an order ended. After one that is not certain nothing further is asked. What
+        was asked already may still win; then that one is looked for until it is known.
+        """
         provider, error = lane.head.provider, task.exception()
         if lane.stop.rival:
             self._walk.stop.rival = lane.stop.rival
@@ -169,17 +174,16 @@ class _Race:
         result = None if error is not None else task.result()
         if error is not None:
             self._errors.append(error)
+            self._over = True
+            if not self._walk.stop.on:
+                self._cancel(f"the search ended with the order at {provider}", self._winner)
         elif result is None:
             self._hurried = True
-            return
         elif lane.orders[-1].token == self._winner:
             self._won = result
-            return
         else:
             self._others.append(result)
-        self._over = True
-        if not self._walk.stop.on:
-            self._cancel(f"what {provider} made has to be settled first", self._winner)
+            self._is_open = True
 
     def _result(self) -> LaunchResult | None:
         found = [each for each in (self._won, *self._others) if each is not None]
@@ -189,7 +193,7 @@ class _Race:
             return None
         first, *rest = found
         leftovers = [handle for each in rest for handle in (*each.handles, *each.leftovers)]
-        reasons = [reason for each in rest for reason in each.reasons]
+        reasons = [f"{each.placed.provider}: {why}" for each in rest for why in each.reasons]
         if not self._walk.stop.on:  # else they only say that the rest of it was stopped
             reasons += map(str, self._errors)
         return first._replace(

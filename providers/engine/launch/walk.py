@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.candidates import Candidates
 from providers.engine.launch.compose import compose
-from providers.engine.launch.lane import Lane, resumed_lane
+from providers.engine.launch.lane import Lane
 from providers.engine.launch.order import (
     Delivered,
     Partial,
@@ -89,8 +89,8 @@ async def resumed(
     world: World,
     spec: ClusterSpec,
     entry: order_table.OrderRow,
+    lane: Lane,
     *,
-    stop: StopSignal | None = None,
     keep: Collection[Handle] = (),
 ) -> LaunchResult | CloudError | None:
     """Goes on with an order of the journal: waits for it within its time, and checks what was made.
@@ -99,8 +99,8 @@ async def resumed(
     is brought up to date.
     """
     generation = entry.order.label.generation
-    walk = Walk(world, spec, generation, stop or StopSignal(world), frozenset(keep))
-    ended = await walk.resume(entry)
+    walk = Walk(world, spec, generation, lane.stop, frozenset(keep))
+    ended = await walk.resume(entry, lane)
     return ended._replace(account=entry.account) if isinstance(ended, LaunchResult) else ended
 
 
@@ -215,13 +215,15 @@ class Walk:
             case _:
                 assert_never(result)
 
-    async def resume(self, entry: order_table.OrderRow) -> LaunchResult | CloudError | None:
+    async def resume(
+        self, entry: order_table.OrderRow, lane: Lane
+    ) -> LaunchResult | CloudError | None:
         """See `resumed`."""
         order, started = entry.order, self.now
         self.resuming = True
         account = entry.account or ()
         adapter = await adapter_of(self.world, entry.provider, entry.account)
-        bought = self._bought(adapter, order, resumed_lane(self.world, entry, self.stop), account)
+        bought = self._bought(adapter, order, lane, account)
         purchase = bought.purchase
         error: CloudError
         result = await purchase.resume(entry, started + order.wait_s)
@@ -235,10 +237,13 @@ class Walk:
             case Unknown(error):
                 return self._unsettled(bought, error)
             case Unfinished(ticket):
-                if ticket.state == QUEUED:
+                if ticket.state == QUEUED and not lane.stop.beaten:
                     return self._queued(ticket)
                 remainder = await purchase.give_up(ticket)
                 error = purchase.none_came()
+                if lane.stop.beaten and remainder.clean:
+                    self._beaten(bought, remainder)
+                    return None
             case Partial(error):
                 remainder = await purchase.release(error.handles)
             case Refused(error, remainder):
@@ -293,23 +298,13 @@ class Walk:
         names = ", ".join(node.name for node in nodes)
         heading = self._line(bought.number, (placed,))
         self.world.report("info", clipped(f"{heading}: acquired, {names}"))
-        reasons = (
-            ()
-            if surplus.clean
-            else (
-                "half-made: more machines than ordered, and they could not be deleted:"
-                f" {surplus.said(None)}",
-            )
-        )
+        reasons: tuple[str, ...] = ()
+        if not surplus.clean:
+            what = "half-made: more machines than ordered, and they could not be deleted"
+            reasons = (f"{what}: {surplus.said(None)}",)
+        handles, tried = ticket.handles, self.tried
         return LaunchResult(
-            ACQUIRED,
-            ticket.order,
-            placed,
-            self.tried,
-            ticket.handles,
-            nodes,
-            surplus.handles,
-            reasons,
+            ACQUIRED, ticket.order, placed, tried, handles, nodes, surplus.handles, reasons
         )
 
     async def _unfinished(self, bought: Bought, ticket: Ticket) -> LaunchResult | None:
@@ -325,20 +320,24 @@ class Walk:
             return self._queued(ticket)
         remainder = await purchase.give_up(ticket)
         if stop.on and remainder.clean:
-            made = remainder.deleted if bought.lane.race else None
-            self._settled(bought.order, order_table.RELEASED, stop.why, made)
+            self._beaten(bought, remainder)
             if not stop.beaten:
                 raise self.stopped(stop)
-            self._show_beaten(bought)
             return None
         if not remainder.clean:
             return self._stuck(bought, purchase.none_came(), remainder)
         await self._refused(bought, purchase.none_came())
         return None
 
-    def _show_beaten(self, bought: Bought) -> None:
-        """Another order had machines before, and nothing is left of this one."""
-        end = (CANCELLED, "", bought.lane.stop.beaten)
+    def _beaten(self, bought: Bought, left: Remainder) -> None:
+        """It was stopped, or another order had machines before; nothing is left of it. What two at
+        once made is paid for.
+        """
+        stop, made = bought.lane.stop, left.deleted if bought.lane.race else None
+        self._settled(bought.order, order_table.RELEASED, stop.why, made)
+        if not stop.beaten:
+            return
+        end = (CANCELLED, "", stop.beaten)
         self.world.report("info", clipped(f"{bought.purchase.heading}: cancelled, {end[2]}"))
         self._record(bought.number, bought.order.candidates, end, bought.started)
 

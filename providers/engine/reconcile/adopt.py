@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from providers.engine.desired import ttl
 from providers.engine.journal import orders as order_table
-from providers.engine.launch import lane
+from providers.engine.launch.pending import by_race, ended
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
-from providers.engine.launch.walk import resumed
 from providers.engine.reconcile.pricing import price_of
 from providers.engine.reconcile.status import with_status
 from providers.engine.record import (
@@ -27,6 +26,7 @@ from providers.engine.record import (
 )
 from providers.engine.runtime.accounts import adapter_of, surveyed
 from providers.engine.runtime.tasks import repeated
+from providers.engine.termination.lost import Lost
 from providers.engine.termination.settle import leave_queue, release
 from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
 from providers.model.ask import RESERVATION
@@ -49,15 +49,16 @@ if TYPE_CHECKING:
 
 async def existing(
     world: World, spec: ClusterSpec, generation: str, stop: StopSignal
-) -> ClusterRecord | None:
+) -> tuple[ClusterRecord | None, tuple[Lost, ...]]:
     """Takes over what already serves the declaration, and makes sure that nothing else of this
-    cluster exists.
+    cluster exists, but what of two orders at once has lost to it and could not be ended yet.
 
-    Returns what was adopted, or None when nothing is there and buying is safe. Raises
+    Returns what was adopted, and those; or None when nothing is there and buying is safe. Raises
     OutcomeUnknown while an earlier order is not settled, and HalfMade when something that must go
     could not be deleted.
     """
-    await _settle_orders(world, spec, stop)
+    lost = await _settle_orders(world, spec, stop)
+    names = {name for each in lost for name in each.row.order.node_names}
     found = {
         node.handle: (adapter, node)
         for adapter, node in await surveyed(world, spec.owner, spec.cluster)
@@ -66,50 +67,84 @@ async def existing(
         {node.handle: (adapter, node) for adapter, node in await _remembered(world, spec, found)}
     )
     # What is in an account that is no longer declared is not taken over: somebody else would go on
-    # paying for it.
+    # paying for it. Nor is what is being ended.
     chosen, entry = _choose(
-        world, spec, [node for adapter, node in found.values() if await _present(world, adapter)]
+        world,
+        spec,
+        [
+            node
+            for adapter, node in found.values()
+            if node.name not in names and await _present(world, adapter)
+        ],
     )
     if chosen and not (_starts(world, spec, chosen) and await _has_volumes(world, spec, chosen)):
         chosen = ()
     keep = [node.handle for node in chosen]
     stop.check(spec.cluster)
+    if not chosen:
+        check_none(spec, lost)
     await _clear_away(
         world,
         spec,
-        [(adapter, node) for adapter, node in found.values() if node.handle not in keep],
+        [
+            (adapter, node)
+            for adapter, node in found.values()
+            if node.handle not in keep and node.name not in names
+        ],
         keep,
     )
-    return await _adopt(world, spec, generation, chosen, entry) if chosen else None
+    return await _adopt(world, spec, generation, chosen, entry) if chosen else None, lost
 
 
-async def _settle_orders(world: World, spec: ClusterSpec, stop: StopSignal) -> None:
-    """Every order of this cluster that was never settled is now: whatever it made is found by the
-    survey that follows.
+def check_none(spec: ClusterSpec, lost: Sequence[Lost]) -> None:
+    """Raises HalfMade where an order that has lost is not known to be gone: nothing is bought then
+    in place of the one that had won.
+    """
+    if lost:
+        raise HalfMade(
+            f"{spec.cluster}: nothing is bought: {'; '.join(each.reason for each in lost)}",
+            provider=lost[0].row.provider,
+            handles=tuple(handle for each in lost for handle in each.handles),
+        )
+
+
+async def _settle_orders(world: World, spec: ClusterSpec, stop: StopSignal) -> tuple[Lost, ...]:
+    """Settles every order of this cluster that never was, and returns those that have lost and are
+    not known to be gone. Whatever else was made is found by the survey that follows.
     """
     pending = world.journal.orders(world.name, spec.owner, spec.cluster, states=order_table.PENDING)
-    # Of two that were asked at once, the one that has machines is gone on with.
-    for entry in sorted(pending, key=lambda row: not row.handles):
-        if world.journal.has_lost(entry):
-            _check_gone(spec, entry, await lane.released(world, entry))
-            continue
-        world.report(
-            "info",
-            f"{spec.cluster}: an earlier run was cut short while it ordered at {entry.provider};"
-            " finding out what became of it",
+    lost: list[Lost] = []
+    for group in by_race(pending):
+        for entry in group:
+            if not world.journal.has_lost(entry):
+                world.report(
+                    "info",
+                    f"{spec.cluster}: an earlier run was cut short while it ordered at"
+                    f" {entry.provider}; finding out what became of it",
+                )
+        for entry, result in await ended(world, spec, group, stop):
+            if isinstance(result, Lost):
+                lost.append(result)
+            elif isinstance(result, LaunchResult):
+                await _check_settled(world, spec, entry, result)
+    return tuple(lost)
+
+
+async def _check_settled(
+    world: World, spec: ClusterSpec, entry: OrderRow, result: LaunchResult
+) -> None:
+    """Takes what waits out of its queue. Raises OutcomeUnknown where it is not known what the order
+    made, and HalfMade where it could not be ended.
+    """
+    if result.state == UNCONFIRMED and not result.handles:
+        raise OutcomeUnknown(
+            f"{spec.cluster}: nothing is bought: {'; '.join(result.reasons)}",
+            provider=entry.provider,
+            token=entry.order.token,
         )
-        result = await resumed(world, spec, entry, stop=stop)
-        if not isinstance(result, LaunchResult):
-            continue
-        if result.state == UNCONFIRMED and not result.handles:
-            raise OutcomeUnknown(
-                f"{spec.cluster}: nothing is bought: {'; '.join(result.reasons)}",
-                provider=entry.provider,
-                token=entry.order.token,
-            )
-        if result.state == WAITING_ON:
-            adapter = await adapter_of(world, entry.provider, entry.account)
-            _check_gone(spec, entry, await leave_queue(world, adapter, entry.order, entry.ticket))
+    if result.state == WAITING_ON:
+        adapter = await adapter_of(world, entry.provider, entry.account)
+        _check_gone(spec, entry, await leave_queue(world, adapter, entry.order, entry.ticket))
 
 
 def _check_gone(spec: ClusterSpec, entry: OrderRow, left: Remainder) -> None:

@@ -173,7 +173,7 @@ def classify(
     orphans = (*extra, *observation.foreign)
     if after is None and record.status in SEARCHING and not leftovers:
         return Classified(condition_of(record), record, orphans)
-    if after is None and not leftovers and not extra:
+    if after is None and not leftovers and not extra and not observation.lost:
         return Classified(condition, before._replace(status=GONE, machines=(), reasons=()))
     if after is None:
         # What it was is gone, and something is left that must go.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.engine.launch import lane
+from providers.engine.launch.pending import by_race, ended
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
-from providers.engine.launch.walk import resumed
 from providers.engine.reconcile.adopt import priced_replacement
 from providers.engine.reconcile.condition import Classified, Condition, classify
 from providers.engine.reconcile.observe import Observation, observe
@@ -20,6 +19,7 @@ from providers.engine.reconcile.read import note_joined
 from providers.engine.reconcile.steps import STEPS, another_workload
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
+from providers.engine.termination.lost import Lost, with_lost
 from providers.model.machine import GONE, is_foreign
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
-    from providers.engine.termination.settle import Remainder
+    from providers.model.machine import Handle
 
 
 async def converge(
@@ -80,40 +80,30 @@ async def _settle_orders(
     """The record once every order of the cluster is settled; False where one is not, and waits in a
     queue or may have made something.
     """
-    pending = Observation(
-        orders=world.journal.orders(world.name, record.owner, record.cluster, record.generation)
-    ).pending
-    for row in sorted(pending, key=lambda order: not order.handles):
-        keep = tuple(handle for handle in record.handles if handle not in row.handles)
-        if world.journal.has_lost(row):
-            left = await lane.released(world, row, keep)
-            if not left.clean:
-                return _with_lost(record, row, left), False
-            continue
-        result = await resumed(world, spec, row, stop=stop, keep=keep)
-        if not isinstance(result, LaunchResult):
-            continue
-        made = launched(world.name, spec, record.generation, result, world.clock.now())
-        if result.state != ACQUIRED:
-            kept = record._replace(
-                status=made.status, reasons=made.reasons, leftovers=made.leftovers
-            )
-            return (kept if keep else made._replace(search=record.search)), False
-        if not keep:
-            record = made
-            world.journal.launched(record)
-        # Otherwise it is found among the orphans.
-    return record, True
+    which = (world.name, record.owner, record.cluster, record.generation)
+    pending = Observation(orders=world.journal.orders_of(*which)).pending
+    lost: list[Lost] = []
 
+    def keep(row: OrderRow) -> tuple[Handle, ...]:
+        return tuple(handle for handle in record.handles if handle not in row.handles)
 
-def _with_lost(record: ClusterRecord, row: OrderRow, left: Remainder) -> ClusterRecord:
-    """The record with an order that has lost its race and could not be ended yet."""
-    reason = (
-        f"half-made: {row.provider} was asked at once too, and that order could not be ended:"
-        f" {left.said(row.micro_usd)}"
-    )
-    leftovers = dict.fromkeys((*record.leftovers, *left.handles))
-    return record._replace(leftovers=tuple(leftovers), reasons=(reason,))
+    for group in by_race(pending):
+        for row, result in await ended(world, spec, group, stop, keep):
+            if isinstance(result, Lost):
+                lost.append(result)
+            if not isinstance(result, LaunchResult):
+                continue
+            made = launched(world.name, spec, record.generation, result, world.clock.now())
+            if result.state != ACQUIRED:
+                kept = record._replace(
+                    status=made.status, reasons=made.reasons, leftovers=made.leftovers
+                )
+                return (kept if keep(row) else made._replace(search=record.search)), False
+            if not keep(row):
+                record = made
+                world.journal.launched(record)
+            # Otherwise it is found among the orphans.
+    return with_lost(record._replace(reasons=()) if lost else record, lost), not lost
 
 
 def _with_leftovers(world: World, record: ClusterRecord, observation: Observation) -> ClusterRecord:

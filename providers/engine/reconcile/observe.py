@@ -14,6 +14,7 @@ from providers.engine.readiness.workload import observed
 from providers.engine.record import SEARCHING, UNSETTLED
 from providers.engine.runtime.accounts import adapter_of, by_adapter, home_of
 from providers.engine.runtime.tasks import repeated
+from providers.engine.termination.lost import Lost
 from providers.errors import CloudError
 from providers.model.machine import GONE, QUEUED, is_foreign
 
@@ -35,6 +36,7 @@ class Observation(NamedTuple):
     exist (of an update: none, it deletes them unasked). `orders` are the journal's of this
     generation, `ticket` how far the one is that waits in a queue. `search_error` is why `extra` and
     `foreign` are unknown. Not `complete`: the record names nothing that a cloud could be asked for.
+    `lost` are orders that another one has beaten, and which are not known to be gone.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -46,6 +48,7 @@ class Observation(NamedTuple):
     ticket: Ticket | None = None
     search_error: CloudError | None = None
     complete: bool = True
+    lost: tuple[Lost, ...] = ()
 
     @property
     def pending(self) -> tuple[OrderRow, ...]:
@@ -94,11 +97,22 @@ async def observe(world: World, record: ClusterRecord, *, updates: bool = False)
         _orders(world, record),
         "" if error is not None else world.journal.ended_why(record),
         search_error=error,
+        lost=() if updates else _lost(world, record, orders),
     )
 
 
 def _orders(world: World, record: ClusterRecord) -> tuple[OrderRow, ...]:
-    return world.journal.orders(world.name, record.owner, record.cluster, record.generation)
+    return world.journal.orders_of(world.name, record.owner, record.cluster, record.generation)
+
+
+def _lost(world: World, record: ClusterRecord, orders: Sequence[OrderRow]) -> tuple[Lost, ...]:
+    """Those of the orders that have lost and are not known to be gone; none while a process is at
+    work on them.
+    """
+    if world.is_at_work(record.owner, record.cluster):
+        return ()
+    pending = (row for row in orders if row.race and row.state in order_table.PENDING)
+    return tuple(Lost(row, row.handles) for row in pending if world.journal.has_lost(row))
 
 
 async def _polled(

@@ -13,6 +13,7 @@ from providers.engine.reconcile.on_read import ReadCase
 from providers.engine.reconcile.orphans import taken_over_message, with_orphans
 from providers.engine.reconcile.steps import STEPS
 from providers.engine.record import finished, to_release
+from providers.engine.termination.lost import with_lost
 from providers.model.machine import is_foreign
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ def _with_what_must_go(case: ReadCase, after: ClusterRecord) -> ClusterRecord:
     taken = [node for node in after.machines if is_foreign(node.label, before.generation)]
     if taken and world.manifests[before.provider].capabilities.relabels:
         after = after._replace(reasons=(*after.reasons, taken_over_message(taken)))
+    for each in case.observation.lost:
+        case.report("warning", f"{each.reason}; the next run looks for it again")
+    if not after.reasons:
+        after = with_lost(after, case.observation.lost)
     known = after.leftovers
     return with_orphans(
         after, [node for node in case.classified.orphans if node.handle not in known]

@@ -158,6 +158,8 @@ async def surveyed(
     owed = {
         (entry.provider, entry.account)
         for entry in world.journal.orders(world.name, owner, cluster or None)
+        # What another order has beaten is ended by its own token, and holds up no other machine.
+        if not world.journal.has_lost(entry)
     }
     present: Accounts = tuple((name, None) for name in world.manifests)
     # Those that are owed come first: of several names of one account, theirs decides what a failure

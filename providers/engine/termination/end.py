@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 async def end(world: World, record: ClusterRecord) -> None:
     """Deletes everything of the generation. Raises HalfMade naming what may still cost money."""
     which = (world.name, record.owner, record.cluster, record.generation)
-    entries = world.journal.orders(*which)
+    entries = world.journal.orders_of(*which)
     handles = list(
         dict.fromkeys(
             [
@@ -106,6 +106,10 @@ async def end(world: World, record: ClusterRecord) -> None:
     await together(*(answering(ended(*group)) for group in groups.values()))
     raise_left(record.cluster, remainders, record.price.micro_usd)
     world.journal.release(*which, world.clock.now())
+    for entry in entries:
+        if entry.order.label.generation != record.generation:
+            why = "another order was first"
+            world.journal.settled(entry.order.token, order_table.RELEASED, world.clock.now(), why)
     if record.placement.capacity == BLOCK and world.clock.now() < record.ends_at:
         world.report("warning", f"{record.cluster}: {kept_paid('the block that it ran in')}")
 
