@@ -214,6 +214,8 @@ class StandInProbe(NamedTuple):
         )
 
     async def __call__(self, node: Node, placed: Ordered) -> ProbeResult:
+        if why := self.store.closed_off(node.handle.native_id):
+            return ProbeResult(CLOSED, why)
         if (ssh := self._ssh(node)) is not None:
             found = await ssh(node, placed)
             refused = "" if self.is_real(node) else mode.refused(self.store)

@@ -26,6 +26,7 @@ from providers.rehearsal.scenario import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -374,6 +375,19 @@ class Store(Database):
         somebody says otherwise.
         """
         return self.value(f"idle:{name}") != ""
+
+    def close_off(self, db: sqlite3.Connection, machine: str, why: str) -> None:
+        """Nobody reaches that machine by ssh, for this reason; empty: anybody does. `machine` is
+        its native id. Within a transaction.
+        """
+        key = f"closed {machine}"
+        db.execute("DELETE FROM meta WHERE key = ?", (key,))
+        if why:
+            db.execute("INSERT INTO meta VALUES (?, ?)", (key, why))
+
+    def closed_off(self, machine: str) -> str:
+        """Why nobody reaches that machine by ssh; empty where one does."""
+        return self.value(f"closed {machine}")
 
     def reset(self) -> None:
         """Forgets everything, machines and log included, and begins again with the default scenario

@@ -1,8 +1,9 @@
 """EC2 and Compute Engine on the simulated market, behind the adapter protocol.
 
 Which candidates one call may choose among, and what a refusal means, is the real adapters' own
-code. What their calls are, and in which order, is theirs too, counted here by hand: see `_around`.
-Time is the world's clock, which each call moves by what it takes.
+code. What their calls are, and in which order, is theirs too, counted here by hand: see `_around`,
+`_admitted` and `launch_ended`; `tests/unit/aws/test_model_of_calls.py` holds that against EC2's own
+adapter. Time is the world's clock, which each call moves by what it takes.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class SimulatedCloud:
         self._looked: set[str] = set()
         self._groups: set[str] = set()
         self._templates: set[str] = set()
+        self._inside: set[str] = set()
+        """Machines that are in their group."""
 
     def manifest(self) -> Manifest:
         """The real one, with this in place of its connection."""
@@ -117,6 +120,7 @@ class SimulatedCloud:
     def poll(self, ticket: Ticket) -> Ticket:
         self._call()
         at, made, error = self._pending[ticket.order.token]
+        self._admitted(made)
         if made and self._market.machines[made].ended <= self.now:
             raise NoCapacity("made, and gone", provider=self.name, code="GONE_AFTER_CREATE")
         if self.now < at:
@@ -139,20 +143,23 @@ class SimulatedCloud:
         regions at once, one call after another in each.
         """
         bare = self._groups.intersection(regions)
-        places = bare | self._templates
+        places = self._templates.union(regions)
         if self.name == AWS and not self._bare and places:
             self._market.mutations += len(self._templates) + len(bare)
-            self._call(5 * math.ceil(len(places) / REGIONS_AT_ONCE))
+            most = max(
+                (place in self._templates) + 2 * (place in regions) + 2 * (place in bare)
+                for place in places
+            )
+            self._call(most * math.ceil(len(places) / REGIONS_AT_ONCE))
             self._templates.clear()
             self._groups -= bare
 
     def _around(self, order: Order, pools: Sequence[Pool]) -> None:
         """What precedes the creating call.
 
-        EC2 is asked which regions are enabled (once); for zones, network, quota and image, side by
-        side (once a region); and for the owner's group. The group, its rule and a fleet's template
-        are made once a launch and region (`surroundings.around`, `kept`). Google is asked for the
-        region's zones, once.
+        EC2 is asked which regions are enabled (once); for zones, network and group, quota and
+        image, side by side (once a region). A fleet's template is made once a launch and region
+        (`surroundings.around`, `kept`). Google is asked for the region's zones, once.
         """
         region = pools[0].region
         if region not in self._looked:
@@ -163,13 +170,23 @@ class SimulatedCloud:
             return
         if not any(self._market.has_quota(pool) for pool in pools):
             raise aws_errors.beyond_quota(0.0, creation.context_of(order))
+        if len(pools) > 1 and region not in self._templates:
+            self._templates.add(region)
+            self._changes(1)
+
+    def _admitted(self, machine: str) -> None:
+        """The owner's group is looked up again, made and given its rules, and EC2's machine put
+        into it (`admission`).
+        """
+        if self.name != AWS or self._bare or not machine or machine in self._inside:
+            return
+        self._inside.add(machine)
+        region = self._market.machines[machine].pool.region
         if region not in self._groups:
             self._groups.add(region)
             self._call()
             self._changes(2)
-        if len(pools) > 1 and region not in self._templates:
-            self._templates.add(region)
-            self._changes(1)
+        self._changes(1)
 
     def _make(self, order: Order, pool: Pool) -> str:
         machine = self._market.claim(pool, self.now)

@@ -150,8 +150,8 @@ def test_b21_a_vcpu_limit_of_zero_costs_a_read_a_region(walk) -> None:
 
 
 def test_what_a_refused_region_needed_goes_when_the_launch_ends(walk) -> None:
-    """Orders of one region share a group and a template; both go where no machine is. So does what
-    a run left that was killed before it came to that: the next launch of the cluster removes it.
+    """Orders of one region share a template, which goes when the launch ends; a group is made where
+    a machine is. What a run left that was killed before it came to that, the next launch removes.
     """
     w = walk(regions=("us-east-1", "us-east-2"), spot="prefer")
     w.store.set_stock("aws", "", "p5.48xlarge", "", 0)
@@ -162,15 +162,27 @@ def test_what_a_refused_region_needed_goes_when_the_launch_ends(walk) -> None:
             w.create()
     finally:
         Cloud.launch_ended = ended  # type: ignore[method-assign]
-    assert (w.calls("ec2.CreateSecurityGroup"), w.calls("ec2.DeleteSecurityGroup")) == (2, 0)
+    assert (w.calls("ec2.CreateLaunchTemplate"), w.calls("ec2.DeleteLaunchTemplate")) == (1, 0)
     later = walk(regions=("us-east-1", "us-east-2"), spot="prefer")
     later.store.advance(7_200)
     later.store.set_stock("aws", "use2-az1", "p5.48xlarge", "on-demand", 1)
     record = later.create("gen2")
     assert record.placement.region == "us-east-2"
-    assert (w.calls("ec2.CreateSecurityGroup"), w.calls("ec2.DeleteSecurityGroup")) == (2, 1)
+    assert (w.calls("ec2.CreateSecurityGroup"), w.calls("ec2.DeleteSecurityGroup")) == (1, 0)
     made = (w.calls("ec2.CreateLaunchTemplate"), w.calls("ec2.DeleteLaunchTemplate"))
     assert made == (2, 1), "the second is told that the first is there already"
+
+
+def test_machines_that_may_not_be_put_into_their_group_are_released(walk) -> None:
+    """One is bought, and no second one elsewhere at EC2: the right is missing there too. The message
+    says where the rights stand.
+    """
+    w = walk(regions=("us-east-1", "us-east-2"))
+    w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
+    w.store.add_fault("aws", "ec2.ModifyNetworkInterfaceAttribute", "forbidden", times=None)
+    with pytest.raises(AllFailed, match="security group"):
+        w.create()
+    assert machines() == [] and w.calls("ec2.CreateFleet") + w.calls("ec2.RunInstances") == 1
 
 
 def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk) -> None:

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from providers.adapters.aws import (
+    admission,
     block_orders,
     changes,
     creation,
@@ -214,8 +215,8 @@ class Ec2(
         work once.
 
         Before it: reads of image, network, quota and groups (most remembered), and what must be
-        made for it: the owner's security group, a fleet's launch template, a placement group for
-        several nodes. Group and template are kept until the launch has ended.
+        made for it: a fleet's launch template, kept until the launch has ended, and a placement
+        group for several nodes. The security group is made once there are machines: see `poll`.
         """
         first = order.candidates[0]
         context = creation.context_of(order)
@@ -259,8 +260,8 @@ class Ec2(
         )
 
     def poll(self, ticket: Ticket) -> Ticket:
-        """Looks at the machines themselves and compares them with the order; done once all of them
-        run, with the volumes of the order attached.
+        """Looks at the machines themselves, puts them into the owner's security group, and compares
+        them with the order; done once all of them run, with the volumes of the order attached.
         """
         if for_block(ticket.order):
             return self.blocks.poll(ticket)
@@ -464,8 +465,14 @@ class Ec2(
         changes.terminate(self.client, region, ids)
 
     def relabel(self, handle: Handle, generation: str) -> None:
+        """Writes the generation. A machine that is taken over is put into its security group first:
+        the run that made it may have been killed in between.
+        """
         region, instance_id = lookup.region_and_id(handle)
-        context = Context(f"aws {region}: labelling {instance_id}", region)
+        context = Context(f"aws {region}: labelling {instance_id}", region, own=True)
+        instance = lookup.by_id(self.client, context, instance_id)
+        if instance is not None:
+            admission.admit(self.client, self.surroundings.kept, (instance,), context)
         self.client.call(
             "create_tags",
             context,

@@ -25,7 +25,9 @@ from providers.adapters.aws.region_facts import (
 from providers.adapters.aws.tagging import BLOCK as BLOCK_TAG
 from providers.adapters.aws.tagging import (
     BLOCK_ENDS,
+    GROUP,
     NAME,
+    group_name,
     label_tags,
     owner_tags,
     tag_list,
@@ -148,13 +150,22 @@ def _machine(order: Order, options: Options, around: Around) -> dict[str, Any]:
     return body
 
 
-def _tags(order: Order) -> list[dict[str, Any]]:
+def _tags(order: Order, around: Around) -> list[dict[str, Any]]:
     """The tags of an order's machines and their volumes, from their first moment on."""
     setup, first = order.setup, order.candidates[0]
     tags = {NAME: order.node_names[0], **label_tags(dict(setup.labels)), **owner_tags(order)}
+    if not around.groups:
+        tags[GROUP] = group_name(order.label.owner)
     if first.offer.term is not None:
         tags |= {BLOCK_TAG: first.reservation, BLOCK_ENDS: f"{first.offer.term.ends_at:.0f}"}
     return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in ("instance", "volume")]
+
+
+def _groups(key: str, around: Around) -> dict[str, list[str]]:
+    """The security groups, where they are there; else EC2 takes the VPC's own one, until the
+    machines are put into theirs (see `admission`).
+    """
+    return {key: list(around.groups)} if around.groups else {}
 
 
 def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, around: Around) -> Call:
@@ -171,12 +182,12 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
                 "DeviceIndex": 0,
                 "NetworkCardIndex": 0,
                 "InterfaceType": "efa",
-                "Groups": list(around.groups),
+                **_groups("Groups", around),
                 "DeleteOnTermination": True,
             }
         ]
     else:
-        data["SecurityGroupIds"] = list(around.groups)
+        data |= _groups("SecurityGroupIds", around)
     if (name := placement_group(order)[0]) and name:
         data["Placement"] = {"GroupName": name}
     overrides: list[dict[str, Any]] = []
@@ -208,7 +219,7 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
         # instant fleet gives them at launch (EC2 API reference of CreateFleet; Karpenter does so).
         "TagSpecifications": [
             {"ResourceType": "fleet", "Tags": tag_list(owner_tags(order))},
-            *_tags(order),
+            *_tags(order, around),
         ],
     }
     if spot:
@@ -244,7 +255,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
         "MinCount": count,
         "MaxCount": count,
         "ClientToken": order.token,
-        "TagSpecifications": _tags(order),
+        "TagSpecifications": _tags(order, around),
     }
     if script := user_data(order.setup, order.candidates[0].region, alone=not several(order)):
         body["UserData"] = script  # the client encodes it, here and only here
@@ -261,13 +272,13 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
                 "DeviceIndex": device,
                 "InterfaceType": kind,
                 "SubnetId": subnet,
-                "Groups": list(around.groups),
+                **_groups("Groups", around),
                 "DeleteOnTermination": True,
             }
             for card, device, kind in cards
         ]
     else:
-        body["SecurityGroupIds"] = list(around.groups)
+        body |= _groups("SecurityGroupIds", around)
         if subnet:
             body["SubnetId"] = subnet
     if name := placement_group(order)[0] or around.placement_group:

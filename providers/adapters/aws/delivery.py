@@ -1,5 +1,6 @@
 """What an order has made, compared with the order. Owns the judgement: delivered, half made,
-refused; and the machines' names.
+refused; the machines' names,
+and their way into the security group.
 """
 
 from __future__ import annotations
@@ -7,11 +8,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from providers.adapters.aws import admission, tagging
 from providers.adapters.aws import nodes as read
-from providers.adapters.aws import tagging
+from providers.adapters.aws.error_codes import NO_RIGHT
 from providers.adapters.aws.errors import PROVIDER, Context, from_state
 from providers.adapters.delivery import Delivery
-from providers.errors import CloudError, NoCapacity
+from providers.errors import BadCredentials, CloudError, NoCapacity
+from providers.model.place import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,14 +67,33 @@ def delivered(
         "EC2",
         (read.describe(instance, ids) for instance in made),
     )
+    admitted = _admitted(client, around, made, context)
     _name_each(client, order, made, context)
-    if {read.state(instance) for instance in made} == {"running"}:
+    if admitted and {read.state(instance) for instance in made} == {"running"}:
         ordered = sorted(made, key=read.launch_order)
         handles = tuple(
             read.handle(context.region, str(instance["InstanceId"])) for instance in ordered
         )
         return ticket._replace(state="done", placed=placed, handles=handles)
     return ticket._replace(state="waiting")
+
+
+def _admitted(
+    client: Client, around: Surroundings, made: Sequence[Mapping[str, Any]], context: Context
+) -> bool:
+    """Puts the machines into their security group. A passing fault, or keys that ran out, is tried
+    again with the next look; without the right to do it they are given up, and EC2 with them.
+    """
+    try:
+        return admission.admit(client, around.kept, made, context)
+    except BadCredentials as error:
+        if error.code not in NO_RIGHT:
+            raise
+        raise of(made, context).half_made(
+            error.code,
+            f"it may not be put into its security group ({error})",
+            (Scope(PROVIDER),),
+        ) from error
 
 
 def _name_each(

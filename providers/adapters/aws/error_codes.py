@@ -237,6 +237,9 @@ CODES: dict[str, Row] = {
     ),
     "IncorrectState": Row(Transient, NOTHING, "it is still being changed", DOCS, "2026-11-27"),
     "InvalidState": Row(Transient, NOTHING, "it is still being changed", DOCS, "2026-11-27"),
+    "InvalidNetworkInterfaceID.NotFound": Row(
+        Transient, NOTHING, "it is not in every list yet", DOCS, "2026-11-29"
+    ),
     "InvalidGroup.Duplicate": Row(
         Transient, NOTHING, "somebody made it meanwhile", DOCS, "2026-11-27"
     ),
@@ -372,6 +375,8 @@ STATUSES: dict[int, Row] = {
     504: Row(OutcomeUnknown, NOTHING, SETTLE, _BY_STATUS, "2026-11-27", reading=Transient),
 }
 """By HTTP status, where the answer names no code of the table."""
+NO_RIGHT = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
+"""Codes of keys that are good, and may not do what was asked."""
 OWN = frozenset(
     {
         "InvalidGroup.NotFound",

@@ -2,9 +2,9 @@
 owner's security group and the launch templates of its fleets.
 
 Owns their making, once, and their removal: when the launch has ended, and the group, where
-machines are, with the last of them. Both are found by name and tag, so what a killed process left
-is used, or removed, by the next one. The group goes last: where it is, there may be more. None of
-it costs anything.
+machines are, with the last of them. The group is made when there are machines to put into it, see
+`admission`. Both are found by name and tag, so what a killed process left is used, or removed, by
+the next one. The group goes last: where it is, there may be more. None of it costs anything.
 """
 
 from __future__ import annotations
@@ -34,13 +34,20 @@ class _Region:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.groups: dict[str, str] = {}
-        """By VPC."""
+        """By VPC; empty where there is none."""
         self.linked: set[str] = set()
         """The groups that let EFA's traffic out."""
+        self.named: dict[str, tuple[str, ...]] = {}
+        """By order: the groups that it names. Sent again, it has to say the same."""
         self.launches: dict[str, set[str]] = {}
         """By cluster: the names of the templates that its launch uses."""
         self.bare: set[str] = set()
         """The clusters of which a look found nothing left, or nothing that could go."""
+
+    def forget(self) -> None:
+        """The group is looked up again."""
+        for known in (self.groups, self.linked, self.named):
+            known.clear()
 
 
 class Kept:
@@ -58,20 +65,44 @@ class Kept:
 
     # Making
 
-    def group(self, order: Order, vpc: str, context: Context, *, linked: bool) -> str:
-        """The owner's security group in the VPC: looked up once a launch, made where there is none.
-
-        It lets in ssh from anywhere and everything from itself, and lets out everything. The
-        default VPC's own group lets nobody in, so a machine in it could not be reached. `linked`:
-        for machines with EFA.
+    def standing(
+        self, order: Order, vpc: str, context: Context, *, linked: bool
+    ) -> tuple[str, ...]:
+        """The owner's security group in the VPC, if it is there with its rules, as the order is to
+        name it; else nothing. Looked up once a launch. `linked`: for machines with EFA.
         """
         here = self._here(context.region, order.label.owner)
         with here.lock:
             here.launches.setdefault(order.label.cluster, set())
+            if order.token not in here.named:
+                if vpc not in here.groups:
+                    self._look(here, order.label.owner, vpc, context)
+                known = here.groups[vpc]
+                is_usable = bool(known) and (known in here.linked or not linked)
+                here.named[order.token] = (known,) if is_usable else ()
+            return here.named[order.token]
+
+    def _look(self, here: _Region, owner: str, vpc: str, context: Context) -> None:
+        found = self._found(owner, vpc, context)
+        group_id = str(found.get("GroupId", ""))
+        here.groups[vpc] = group_id if found.get("IpPermissions") else ""
+        if _lets_itself_out(found):
+            here.linked.add(group_id)
+
+    def group(self, owner: str, cluster: str, vpc: str, context: Context, *, linked: bool) -> str:
+        """The owner's security group in the VPC, made where there is none.
+
+        It lets in ssh from anywhere and everything from itself, and lets out everything. The VPC's
+        own group lets nobody in, so a machine in it could not be reached.
+        """
+        here = self._here(context.region, owner)
+        with here.lock:
+            here.launches.setdefault(cluster, set())
             known = here.groups.get(vpc, "")
             if known and (known in here.linked or not linked):
                 return known
-            group_id, found = self._group(order.label.owner, vpc, context)
+            found = self._found(owner, vpc, context)
+            group_id = str(found.get("GroupId", "")) or self._made(owner, vpc, context)
             self._let_in(group_id, found, context)
             if linked:
                 self._let_out(group_id, found, context)
@@ -79,15 +110,15 @@ class Kept:
             here.groups[vpc] = group_id
             return group_id
 
-    def _group(self, owner: str, vpc: str, context: Context) -> tuple[str, Mapping[str, Any]]:
-        """Its id, and what EC2 says of it; nothing of one that was made just now."""
-        name = f"gpus-{owner}"
-        wanted = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc]}]
-        found = self._client.call("describe_security_groups", context, Filters=wanted).get(
-            "SecurityGroups", ()
-        )
-        if found:
-            return str(found[0]["GroupId"]), found[0]
+    def _found(self, owner: str, vpc: str, context: Context) -> Mapping[str, Any]:
+        """What EC2 says of the group; nothing where there is none."""
+        wanted = {"group-name": tagging.group_name(owner), "vpc-id": vpc}
+        filters = [{"Name": key, "Values": [value]} for key, value in wanted.items()]
+        answer = self._client.call("describe_security_groups", context, Filters=filters)
+        return next(iter(answer.get("SecurityGroups") or ()), {})
+
+    def _made(self, owner: str, vpc: str, context: Context) -> str:
+        name = tagging.group_name(owner)
         tags = tagging.tag_list({tagging.NAME: name, tagging.OWNER: owner})
         made = self._client.call(
             "create_security_group",
@@ -97,7 +128,7 @@ class Kept:
             VpcId=vpc,
             TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
         )
-        return str(made["GroupId"]), {}
+        return str(made["GroupId"])
 
     def _let_in(self, group_id: str, found: Mapping[str, Any], context: Context) -> None:
         if found.get("IpPermissions"):
@@ -120,7 +151,7 @@ class Kept:
         """EFA's traffic is no IP traffic: "all addresses" does not hold it, the group itself does
         (EC2 user guide on EFA).
         """
-        if any(rule.get("UserIdGroupPairs") for rule in found.get("IpPermissionsEgress") or ()):
+        if _lets_itself_out(found):
             return
         self.quietly(
             "InvalidPermission.Duplicate",
@@ -156,8 +187,7 @@ class Kept:
         """Something that was kept there is gone: the next order looks it up, or makes it, again."""
         here = self._here(region, owner)
         with here.lock:
-            here.groups.clear()
-            here.linked.clear()
+            here.forget()
             for names in here.launches.values():
                 names.clear()
 
@@ -191,8 +221,7 @@ class Kept:
                 here.bare.discard(cluster)
             names = here.launches.pop(cluster, set())
             if not here.launches:
-                here.groups.clear()
-                here.linked.clear()
+                here.forget()
             for name in names:
                 self.attempt("delete_launch_template", region, LaunchTemplateName=name)
             if not bare or cluster in here.bare:
@@ -214,8 +243,7 @@ class Kept:
         here = self._here(region, owner)
         with here.lock:
             here.launches.pop(cluster, None)
-            here.groups.clear()
-            here.linked.clear()
+            here.forget()
             machines = self._machines(region, owner)
             used = {name for names in here.launches.values() for name in names}
             for item in self._templates(region, owner):
@@ -288,6 +316,10 @@ class Kept:
             ]
         except CloudError:
             return None
+
+
+def _lets_itself_out(group: Mapping[str, Any]) -> bool:
+    return any(rule.get("UserIdGroupPairs") for rule in group.get("IpPermissionsEgress") or ())
 
 
 def _itself(group_id: str) -> dict[str, Any]:

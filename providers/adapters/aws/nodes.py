@@ -125,6 +125,18 @@ def zone(instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> str:
     return str(placement.get("AvailabilityZoneId") or zone_ids.get(name, name))
 
 
+def outside(instance: Mapping[str, Any]) -> list[str]:
+    """The network interfaces that are not in the security group that the machine's tag names."""
+    wanted = tags(instance).get(tagging.GROUP, "")
+    if not wanted or state(instance) in LEAVING:
+        return []
+    return [
+        str(each["NetworkInterfaceId"])
+        for each in instance.get("NetworkInterfaces") or ()
+        if wanted not in {group.get("GroupName") for group in each.get("Groups") or ()}
+    ]
+
+
 def block_over(instance: Mapping[str, Any], now: float) -> bool:
     """Whether the Capacity Block that an instance is in has ended it by then, or is about to."""
     ends = foreign.real(tags(instance).get(tagging.BLOCK_ENDS), foreign.SECONDS)
@@ -149,6 +161,8 @@ def node(
             detail = f"{_DETAILS.get(why, 'deleted')} ({code})"
         elif why:
             status = why
+    if status == RUNNING and outside(instance):
+        detail = f"{raw}, not in its security group yet: nobody can log in"
     gpu, count = machines.gpus_of(str(instance.get("InstanceType", "")))
     moment: Any = instance.get("LaunchTime")
     return Node(

@@ -40,8 +40,9 @@ class Reservation(NamedTuple):
 class Around(NamedTuple):
     """What was found in the region beforehand. `zones` are the ids of those that the account has
     enabled (empty: not known), `subnets` the default ones by zone id; `zone_names` is empty where
-    the client's API model takes zone ids, else this account's names by id. `placement_group` is
-    that of the machines which the order joins.
+    the client's API model takes zone ids, else this account's names by id. `groups` is empty where
+    the owner's security group is not there yet. `placement_group` is that of the machines which the
+    order joins.
     """
 
     image: Image

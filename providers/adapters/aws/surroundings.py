@@ -119,9 +119,9 @@ class Surroundings:
         return found
 
     def around(self, order: Order, context: Context) -> region_facts.Around:
-        """Everything the order needs in its region; what must be made is made. Reads side by side,
-        then at most three calls that make helpers. Raises QuotaExceeded where no order could be
-        granted.
+        """Everything the order needs in its region. Reads side by side; made is a placement group
+        for several nodes, and for what is paid in full beforehand the security group. Raises
+        QuotaExceeded where no order could be granted.
         """
         from concurrent.futures import ThreadPoolExecutor
 
@@ -139,9 +139,7 @@ class Surroundings:
             quota = pool.submit(self.quotas.check, order, context)
             zones_there = pool.submit(self.zone_ids, region)
             image = pool.submit(self.image, region, options, _architecture(order))
-            vpc = (
-                None if options.security_group else pool.submit(self._vpc, region, options, context)
-            )
+            groups = pool.submit(self._groups, order, options, context)
             quota.result()
             ids = zones_there.result()
             reservation = (
@@ -151,10 +149,7 @@ class Surroundings:
                 options.ami or options.ami_ssm_parameter
             ):  # not in every region: there nothing is made
                 image.result()
-            groups = options.security_group
-            if vpc is not None:
-                linked = demands.needs_subnet(order)
-                groups = (self.kept.group(order, vpc.result(), context, linked=linked),)
+            named = groups.result()
         booted = image.result()
         by_id = self._client.takes(
             "CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId"
@@ -172,7 +167,7 @@ class Surroundings:
         )
         return region_facts.Around(
             booted,
-            groups,
+            named,
             tuple(zone_id for zone_id in ids.values() if zone_id),
             subnets,
             () if by_id else tuple((zone_id, name) for name, zone_id in ids.items()),
@@ -210,6 +205,18 @@ class Surroundings:
             )
 
         return self._remembered(("subnets", region), look)
+
+    def _groups(self, order: Order, options: Options, context: Context) -> tuple[str, ...]:
+        """The security groups as told, else the owner's, if it is there. What is paid in full
+        beforehand is not ordered before it is: a group that cannot be made would be paid for.
+        """
+        if options.security_group:
+            return options.security_group
+        label, linked = order.label, demands.needs_subnet(order)
+        vpc = self._vpc(context.region, options, context)
+        if order.candidates[0].offer.term is None:
+            return self.kept.standing(order, vpc, context, linked=linked)
+        return (self.kept.group(label.owner, label.cluster, vpc, context, linked=linked),)
 
     def _vpc(self, region: str, options: Options, context: Context) -> str:
         """The VPC of the order's subnets, else the default one. One call, remembered for an

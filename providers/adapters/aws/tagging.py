@@ -25,6 +25,8 @@ BLOCK, BLOCK_ENDS, BLOCK_FEE = "gpus-block", "gpus-block-ends", "gpus-block-micr
 """Of a machine in a Capacity Block that this product bought: which, and when EC2 ends the machine
 (seconds since the epoch). Of the block: what was paid for it.
 """
+GROUP = "gpus-group"
+"""Of a machine that was ordered before its security group was there: the name of that group."""
 _TAG_MAX = 256
 
 
@@ -36,6 +38,11 @@ def whose(label: Label) -> dict[str, str]:
         GENERATION: label.generation,
         FINGERPRINT: label.fingerprint,
     }
+
+
+def group_name(owner: str) -> str:
+    """The name of an owner's security group: one in each VPC."""
+    return f"gpus-{owner}"
 
 
 def owner_tags(order: Order) -> dict[str, str]:

@@ -134,7 +134,7 @@ def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
     rig.store.set_stock("aws", "", "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity):
         rig.ec2.submit(order(candidate(), candidate(B)))
-    assert rig.ec2.find("own1") == [] and [len(each) for each in rig.left()] == [0, 1, 0, 1]
+    assert rig.ec2.find("own1") == [] and [len(each) for each in rig.left()] == [0, 1, 0, 0]
     rig.ec2.launch_ended("own1", "train", [REGION])
     assert rig.left() == NOTHING
     owner = [{"Key": "gpus-owner", "Value": "own1"}]
@@ -157,9 +157,12 @@ def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
 
 
 def test_a_group_that_was_tidied_away_in_between_is_a_passing_fault(rig, monkeypatch) -> None:
-    """Another run of the same owner deletes the group between its making and the launch: Transient,
-    and the next try makes it again.
+    """Another run of the same owner deletes the group between the look at it and the launch:
+    Transient, and the next try does without.
     """
+    (last,) = rig.launched(candidate(B), cluster="other").handles
+    rig.boto("terminate_instances", InstanceIds=[last.native_id.partition("/")[2]])
+    rig.moment += 60
     from providers.adapters.aws.surroundings import Surroundings
 
     make = Surroundings.around

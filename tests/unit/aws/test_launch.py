@@ -79,8 +79,8 @@ def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig) -> None:
 
 
 def test_what_is_around_an_order_is_made_once_a_launch(rig) -> None:
-    """Group and launch template are kept from one order to the next, refused or lost, and from one
-    pool to several; when the launch has ended the template goes, and the group where no machine is.
+    """The launch template is kept from one order to the next, refused or lost, and from one pool to
+    several, and goes when the launch has ended. The group is made when there is a machine.
     """
     both = (candidate(A), candidate(B))
     rig.store.set_stock("aws", "", "p5.48xlarge", "on-demand", 0)
@@ -101,9 +101,9 @@ def test_what_is_around_an_order_is_made_once_a_launch(rig) -> None:
             "DescribeSecurityGroups",
         )
     ]
-    assert made == [1, 1, 0, 1, 1, 1]
+    assert made == [0, 0, 0, 1, 1, 1]
     assert len(rig.store.requests("service-quotas.GetServiceQuota")) == 1
-    assert (len(rig.left()[1]), len(rig.left()[3])) == (1, 1)
+    assert (len(rig.left()[1]), len(rig.left()[3])) == (1, 0)
     rig.ec2.launch_ended("own1", "train", [REGION])
     assert rig.left() == ([], [], [], [])
     rig.store.set_stock("aws", B, "p5.48xlarge", "on-demand", 1)
@@ -122,11 +122,13 @@ def test_what_a_killed_launch_left_is_removed_by_the_next(rig) -> None:
     later = rig.adapter()
     later.launch_ended("own1", "other", [REGION, "us-east-2"])
     assert [len(each) for each in rig.left()] == [0, 1, 0, 0]
-    with pytest.raises(NoCapacity):
-        later.submit(order(candidate(A))._replace(label=Label("own1", "other", "gen7", "0")))
+    other = later.submit(order(candidate(A, "g6.xlarge"), cluster="other"))
+    (handle,) = rig.done(later, other).handles
+    later.delete(handle)
+    rig.moment += 60
     later.launch_ended("own1", "train", [REGION])
     assert [len(each) for each in rig.left()] == [0, 0, 0, 1], "the other launch uses the group"
-    machine = later.submit(order(candidate(A, "g6.xlarge")))
+    machine = rig.done(later, later.submit(order(candidate(A, "g6.xlarge"))))
     later.launch_ended("own1", "other", [REGION])
     later.launch_ended("own1", "train", [REGION])
     looks = rig.count("DescribeLaunchTemplates")

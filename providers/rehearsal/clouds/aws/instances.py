@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from providers.rehearsal import script as played
 from providers.rehearsal.clouds.aws import (
     filters,
+    groups,
     launch,
     places,
     volumes,
@@ -82,8 +83,9 @@ def body(rows: Rows, item: Instance) -> Json:
             "SubnetId": places.default_subnet(item.zone),
         }
         out["PrivateIpAddress"] = f"172.31.{item.id // 250 % 256}.{item.id % 250 + 4}"
+        out |= groups.shown(rows, item)
         # EC2 gives no public address to a machine with several interfaces.
-        if state in HOLDING and kept["interfaces"] == 1:
+        if state in HOLDING and len(kept["interfaces"]) == 1:
             given = f"198.19.{item.id // 250 % 250}.{item.id % 250 + 4}"
             out["PublicIpAddress"] = network.address(rows.store, given)
     return out

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.model import idle
 from providers.rehearsal import script
-from providers.rehearsal.clouds.aws import blocks, machines, places, user_data
+from providers.rehearsal.clouds.aws import blocks, groups, machines, places, user_data
 from providers.rehearsal.clouds.aws.launch_spec import Launch
 from providers.rehearsal.clouds.aws.state import HOLDING, PROVIDER, SHOWN_S, Instance, Timeline, cut
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
@@ -152,12 +152,7 @@ def make(
                 (spec.get("IamInstanceProfile") or {}).get("Arn")
                 or (spec.get("IamInstanceProfile") or {}).get("Name", "")
             ),
-            "interfaces": len(spec.get("NetworkInterfaces") or [1]),
-            "groups": list(
-                spec.get("SecurityGroupIds")
-                or next((item.get("Groups") for item in spec.get("NetworkInterfaces") or ()), None)
-                or ()
-            ),
+            "interfaces": groups.interfaces_of(launch.region, spec),
             "placement_group": (spec.get("Placement") or {}).get("GroupName", ""),
             "volume_gib": next(
                 (
@@ -209,6 +204,7 @@ def make(
                 )
             )
         )
+    groups.note(rows, out)
     return out
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from providers.rehearsal.clouds.aws import machines, places, things
+from providers.rehearsal.clouds.aws import groups, machines, places
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
 if TYPE_CHECKING:
@@ -131,12 +131,12 @@ def _check_network(rows: Rows, region: str, spec: Json) -> None:
             "Network interfaces and an instance-level subnet or groups may not be specified"
             " together",
         )
-    groups = [
+    named = [
         *spec.get("SecurityGroupIds", ()),
         *(group for item in interfaces for group in item.get("Groups", ())),
     ]
-    known = {item["GroupId"] for item in things.groups(rows, region)}
-    for group in groups:
+    known = {item["GroupId"] for item in groups.groups(rows, region)}
+    for group in named:
         if group not in known:
             raise Refusal(
                 400, "InvalidGroup.NotFound", f"The security group '{group}' does not exist"

@@ -1,5 +1,5 @@
-"""Networks, groups, templates, reservations, images: everything beside the machines. Owns their
-bodies and the calls on them.
+"""Networks, templates, placement groups, images: everything beside the machines but `groups`. Owns
+their bodies and the calls on them.
 """
 
 from __future__ import annotations
@@ -7,12 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.rehearsal.clouds.aws import filters, places
-from providers.rehearsal.clouds.aws.state import ACCOUNT
 from providers.rehearsal.clouds.aws.wire import Json, Refusal
 
 if TYPE_CHECKING:
     from providers.rehearsal.clouds.aws.call import Call
-    from providers.rehearsal.clouds.aws.state import Rows
 
 
 def tags_given(call: Call, kind: str) -> dict[str, str]:
@@ -149,114 +147,6 @@ def images(call: Call) -> Json:
             ids=("ImageIds", lambda item: item["ImageId"], "InvalidAMIID.NotFound"),
         )
     }
-
-
-# Security groups
-
-
-def groups(rows: Rows, region: str) -> list[Json]:
-    """Every security group, the default one first."""
-    vpc = places.default_vpc(region)
-    default = {
-        "GroupId": places.made_up("sg", region),
-        "GroupName": "default",
-        "VpcId": vpc,
-        "tags": {},
-        "ingress": [],
-        "egress": [],
-    }
-    return [default, *rows.things(region, "security-group")]
-
-
-def describe_groups(call: Call) -> Json:
-    """Security groups with their rules."""
-    found = [
-        {
-            "GroupId": item["GroupId"],
-            "GroupName": item["GroupName"],
-            "VpcId": item["VpcId"],
-            "OwnerId": ACCOUNT,
-            "Description": item.get("description", "default VPC security group"),
-            "IpPermissions": item["ingress"],
-            "IpPermissionsEgress": item["egress"],
-            "Tags": tag_list(item["tags"]),
-        }
-        for item in groups(call.rows, call.region)
-    ]
-    fields = {
-        "group-name": lambda item: [item["GroupName"]],
-        "vpc-id": lambda item: [item["VpcId"]],
-        "group-id": lambda item: [item["GroupId"]],
-    }
-    return {
-        "SecurityGroups": filters.chosen(
-            found,
-            call.given,
-            fields,
-            ids=("GroupIds", lambda item: item["GroupId"], "InvalidGroup.NotFound"),
-        )
-    }
-
-
-def create_group(call: Call) -> Json:
-    """A new group: nothing comes in, everything goes out."""
-    name, vpc = call.given["GroupName"], call.given.get("VpcId") or places.default_vpc(call.region)
-    if vpc != places.default_vpc(call.region):
-        raise Refusal(400, "InvalidVpcID.NotFound", f"The vpc ID '{vpc}' does not exist")
-    if any(item["GroupName"] == name for item in groups(call.rows, call.region)):
-        raise Refusal(
-            400,
-            "InvalidGroup.Duplicate",
-            f"The security group '{name}' already exists for VPC '{vpc}'",
-        )
-    group_id = places.made_up("sg", call.region, name, repr(call.rows.now))
-    body = {
-        "GroupId": group_id,
-        "GroupName": name,
-        "VpcId": vpc,
-        "description": call.given["Description"],
-        "tags": tags_given(call, "security-group"),
-        "ingress": [],
-        "egress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}],
-    }
-    call.rows.add_thing(call.region, "security-group", group_id, body)
-    return {"GroupId": group_id, "Tags": tag_list(body["tags"])}
-
-
-def _group(call: Call) -> Json:
-    name = call.given.get("GroupId", "")
-    found = call.rows.things(call.region, "security-group", name) if name else []
-    if not found:
-        raise Refusal(400, "InvalidGroup.NotFound", f"The security group '{name}' does not exist")
-    return found[0]
-
-
-def authorize(call: Call) -> Json:
-    """Adds rules to a group, inward or outward."""
-    group = _group(call)
-    side = "ingress" if call.operation.endswith("Ingress") else "egress"
-    for rule in call.given.get("IpPermissions", ()):
-        if rule in group[side]:
-            raise Refusal(400, "InvalidPermission.Duplicate", "the specified rule already exists")
-        group[side].append(rule)
-    call.rows.write_thing(group)
-    return {"Return": True}
-
-
-def delete_group(call: Call) -> Json:
-    """Ends a group that no machine uses."""
-    group = _group(call)
-    users = [
-        item
-        for item in call.rows.instances(call.region)
-        if item.state(call.rows.now) != "terminated" and group["GroupId"] in item.body["groups"]
-    ]
-    if users:
-        raise Refusal(
-            400, "DependencyViolation", f"resource {group['GroupId']} has a dependent object"
-        )
-    call.rows.end_thing(group)
-    return {"Return": True, "GroupId": group["GroupId"]}
 
 
 # Placement groups
