@@ -50,12 +50,12 @@ async def ended(
     """
     stops = {row.order.token: StopSignal(world, stop) for row in rows}
 
-    async def one(row: OrderRow) -> Ended:
+    async def one(row: OrderRow) -> tuple[OrderRow, Ended]:
         if world.journal.has_lost(row):
-            return await released(world, row, keep(row))
+            return row, await released(world, row, keep(row))
         own = stops[row.order.token]
         lane = Lane(row.order.candidates[0], own, [row.order], row.race, wins if row.race else None)
-        return await resumed(world, spec, row, lane, keep=keep(row))
+        return row, await resumed(world, spec, row, lane, keep=keep(row))
 
     def wins(order: Order) -> bool:
         winner = world.journal.win(rows[0].race, order.token)
@@ -66,7 +66,7 @@ async def ended(
 
     results = await together(*(one(row) for row in rows))
     stop.rival = next((each.rival for each in stops.values() if each.rival), stop.rival)
-    pairs = [(row, _lost(world, row, result)) for row, result in zip(rows, results, strict=True)]
+    pairs = [(row, _lost(world, row, result)) for row, result in results]
     return sorted(pairs, key=lambda pair: isinstance(pair[1], Lost) or _is_open(pair[1]))
 
 
