@@ -2,15 +2,15 @@
 PYTHON ?= python3
 STACK ?= train-h100x8
 ACTIVATE = . .venv/bin/activate
-# Bytecode is kept, also where the environment says otherwise: without it each of the many processes of a run compiles every package anew.
+# Bytecode is kept, also where the environment says otherwise: without it each of the many processes of a run compiles every package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: up test test-full setup destroy lint style types rules docs lock bench hostile crash pictures
 
 up: setup ## all the set-up, then `pulumi up` of STACK on the rehearsal cloud
 	@$(ACTIVATE) && command pulumi up --stack $(STACK) --yes
-	@echo 'next: `. .venv/bin/activate`, then `gpus ps` shows what runs, and at what price;'
-	@echo '`pulumi preview -s $(STACK)` what an `up` would change; `pulumi destroy -s $(STACK)` ends it'
+	@echo 'next: . .venv/bin/activate; then gpus ps, or pulumi preview -s $(STACK);'
+	@echo '      pulumi destroy -s $(STACK) ends it'
 
 destroy: setup ## ends what `make up` started
 	@$(ACTIVATE) && command pulumi destroy --stack $(STACK) --yes
@@ -47,7 +47,7 @@ rules:
 
 LOCK = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-lock: ## the lock files anew, from pyproject.toml; needs uv
+lock: ## the lock files, from pyproject.toml; needs uv
 	@$(LOCK) --extra aws --extra clore --extra modal --extra notify -o requirements.lock
 	@$(LOCK) --extra dev --group docs -c requirements.lock -o requirements-dev.lock
 
@@ -59,7 +59,7 @@ bench: ## the speed figures, as ratios measured side by side
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && python -m tests.benchmarks
 
-pictures: ## docs/pictures anew, from runs on the rehearsal clouds
+pictures: ## docs/pictures, from runs on the rehearsal clouds
 	@$(PYTHON) .ci/setup.py --development
 	@$(ACTIVATE) && python -m tests.pictures
 

@@ -375,7 +375,7 @@ async def _parts(
     for entry in world.journal.orders(world.name, owner, name or None, states=order_table.PENDING):
         add(entry.order.label.cluster, entry.order.label.generation, None, entry.handles, None)
     try:
-        with looking() if lenient else nullcontext():
+        with looking(world.name) if lenient else nullcontext():
             nodes = await survey(world, owner, name, missed=missed)
     except CloudError as error:
         if not lenient:

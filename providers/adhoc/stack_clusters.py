@@ -335,7 +335,7 @@ async def _looked_at(world: World, one: Declared) -> AsyncMachine:
     if record is None or not record.machines:
         raise GpusError(
             f"{one.record.cluster}: wanted its machines, found that they are gone; pulumi up -s"
-            f" {one.stack} places it anew"
+            f" {one.stack} replaces it"
         )
     machine = _in_hand(world, one, record)
     way = machine.probe
@@ -410,7 +410,7 @@ async def finished_job(
             if record is None:
                 raise GpusError(
                     f"{name}: wanted its end, found that its machines are gone; pulumi up -s"
-                    f" {one.stack} places it anew"
+                    f" {one.stack} replaces it"
                 )
             if record.status in {ENDED, FAILED}:
                 worst = next(

@@ -35,8 +35,7 @@ def running(options: argparse.Namespace) -> Sequence[Machine]:
     ]
 
     async def looked() -> list[AsyncMachine | None]:
-        with looking():
-            return await together(*(_reached(each) for each in known))
+        return await together(*(_reached(each) for each in known))
 
     found = portal().run(looked()) if known else []
     return [*adhoc, *(Machine(inner) for inner in found if inner is not None)]
@@ -45,7 +44,8 @@ def running(options: argparse.Namespace) -> Sequence[Machine]:
 async def _reached(one: stack_clusters.Declared) -> AsyncMachine | None:
     """A cluster as its cloud has it, else as the journal does: not known is not gone."""
     try:
-        return await stack_clusters.reached(one)
+        with looking(one.record.world):
+            return await stack_clusters.reached(one)
     except CloudError as error:
         say(f"{one.record.cluster}: as last seen, since its cloud does not tell: {error}")
         return await stack_clusters.reached(one, look=False)

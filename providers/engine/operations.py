@@ -108,13 +108,13 @@ async def read(
     nothing but `detail`: the same record comes back, with a warning. Raises no CloudError.
     """
     try:
-        with deadlines.looking():
+        with deadlines.looking(world.name):
             after = await read_cluster(world, record, on_loss)
     except CloudError as error:
         world.report(
             "warning",
             f"{record.cluster}: {record.provider} could not be asked, so it is kept as it was:"
-            f" {trimmed(error)}",
+            f" {trimmed(error)}{deadlines.todo(error)}",
         )
         # How a job ended is known for good.
         return (
@@ -279,13 +279,15 @@ async def _orphans(
     previous: Iterable[Mapping[str, Mapping[str, str]]],
 ) -> list[tuple[Cloud, Node]]:
     try:
-        with deadlines.looking():
+        with deadlines.looking(world.name):
             found = await surveyed(
                 world, owner, "", (*used(world, owner), *of_settings(world, previous))
             )
     except CloudError as error:
         world.report(
-            "warning", f"machines without a cluster could not be looked for: {trimmed(error)}"
+            "warning",
+            f"machines without a cluster could not be looked for: {trimmed(error)}"
+            f"{deadlines.todo(error)}",
         )
         return []
     return [(adapter, node) for adapter, node in found if node.handle not in known]

@@ -68,7 +68,7 @@ async def settled(
     running = [
         spell for spell in ledger.spells.values() if not spell.ended_at and spell.key not in own
     ]
-    with looking():
+    with looking(world.name):
         over = await asyncio.gather(*(ended(spell) for spell in running))
     now = world.clock.now()
     found = {

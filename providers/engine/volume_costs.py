@@ -73,7 +73,7 @@ async def settle(world: World, owners: Collection[str] | None = None) -> None:
             for each in every
             if each.ended_at is None and (owners is None or each.owner in owners)
         ]
-        with looking():
+        with looking(world.name):
             await asyncio.gather(*(_settled(world, each) for each in asked))
 
 

@@ -26,7 +26,7 @@ CLOUDS = {
 }
 """What a provider is called elsewhere -> its name here."""
 _EVERY = frozenset({"cheapest", "any", "all", "auto", "*", "every", "best"})
-_OWN_COMMAND = "leave launcher out: command alone runs any program, in the image that you name"
+_OWN_COMMAND = "leave launcher out: command by itself runs any program, in the image that you name"
 LAUNCHERS = {
     "axolotl": "accelerate, and command: -m axolotl.cli.train CONFIG.yaml",
     **dict.fromkeys(

@@ -290,7 +290,7 @@ class ClusterFields(Strict):
         ge=1,
         le=64,
         strict=True,
-        description="Of a service: so many machines that each serve alone, behind a proxy.",
+        description="Of a service: so many machines that each serve by themselves, behind a proxy.",
     )
     tls: Tls | None = Field(
         default=None,

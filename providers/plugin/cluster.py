@@ -198,7 +198,7 @@ class Clusters:
                 return await operations.read(world, record, *policy, **freeing)
 
             found: ClusterRecord | None = await in_time(
-                self._session.in_world(request.urn, record.world, values, observed)
+                self._session.in_world(request.urn, record.world, values, observed), record.world
             )
         except Exception as error:
             # An error here would stop every command, destroy too (tried): what is not known stays

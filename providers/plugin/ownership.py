@@ -152,7 +152,9 @@ class Ownerships:
                 session.claims_lock,
             )
 
-        found, claims = await in_time(session.in_world(urn, world_name, values, unclaimed_ones))
+        found, claims = await in_time(
+            session.in_world(urn, world_name, values, unclaimed_ones), world_name
+        )
         for node in found:
             session.log("warning", urn, unclaimed(node))
         if not found:

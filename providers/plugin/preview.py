@@ -350,7 +350,7 @@ def _served_line(plan: Plan, record: ClusterRecord) -> str:
     now = record.price.micro_usd
     if new is None or now is None or new == now:
         return ""
-    return f"{change_line(now, new, what(record))}; it is deployed anew in place"
+    return f"{change_line(now, new, what(record))}; it is redeployed in place"
 
 
 def reclaim_line(plan: Plan, record: ClusterRecord) -> str:

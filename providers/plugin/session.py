@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from providers.errors import GpusError
+from providers.model.stack import argument
 from providers.plugin import budget
 from providers.plugin.siblings import Siblings
 
@@ -207,14 +208,18 @@ class Session:
             )
 
 
-async def in_time(read: Awaitable[T]) -> T:
-    """The result of a read. Raises GpusError where no answer came in time: what is not known stays
-    as it was.
+async def in_time(read: Awaitable[T], world: str) -> T:
+    """The result of a read in a world. Raises GpusError where no answer came in time: what is not
+    known stays as it was.
     """
+    from providers.engine.runtime import deadlines
+
+    limit_s = READ_LIMIT_S * deadlines.patience(world)
     try:
-        return await asyncio.wait_for(read, READ_LIMIT_S)
+        return await asyncio.wait_for(read, limit_s)
     except TimeoutError as error:
-        raise GpusError(f"no answer within {READ_LIMIT_S:.0f}s") from error
+        todo = f"run it again: `gpus check {argument()}` says which provider does not answer"
+        raise GpusError(f"no answer within {limit_s:.0f}s; {todo}") from error
 
 
 def new_token() -> str:

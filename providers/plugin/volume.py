@@ -113,7 +113,8 @@ class Volumes:
                     lambda opened: volumes.read(
                         opened, handle, account, str(values.get("owner") or "")
                     ),
-                )
+                ),
+                world,
             )
         except Exception as error:
             if not state:

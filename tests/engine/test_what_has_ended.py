@@ -128,7 +128,7 @@ def test_a_machine_that_its_ttl_ended_is_told_as_ended_with_the_moment_and_what_
         assert code != 0 and not out
         assert "it ended at 20" in err and "UTC by its ttl" in err
         assert "`gpus rerun t -s dev --up` starts a new one" in err
-        assert "none that was placed" not in err and "places it anew" not in err
+        assert "none that was placed" not in err and "replaces it" not in err
 
 
 def test_what_was_kept_of_an_ended_machine_is_shown(rig) -> None:

@@ -337,7 +337,7 @@ def _job_notes(candidate: Candidate, setup: Setup, chosen: Options) -> list[str]
     )
     return [
         f"a job is billed while its container runs: at worst {tries}, {cost}; Modal starts an"
-        " attempt anew when it takes a container back"
+        " attempt again when it takes a container back"
     ]
 
 

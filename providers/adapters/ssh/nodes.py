@@ -32,7 +32,7 @@ def handle_of(machine: Machine, token: str) -> Handle:
 def seen(machine: Machine, lease: Lease) -> Node:
     """The node of a lease that stands."""
     fields = lease.fields
-    detail = "the machine was started anew" if lease.state == "lost" else ""
+    detail = "the machine was restarted" if lease.state == "lost" else ""
     return Node(
         handle_of(machine, lease.token),
         fields.get("name", lease.token),

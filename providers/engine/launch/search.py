@@ -183,7 +183,7 @@ def _still(world: World, record: ClusterRecord, search: Search) -> ClusterRecord
 def _gives_up(world: World, record: ClusterRecord, search: Search) -> ClusterRecord:
     why = f"looked for {duration.text(search.until - search.since)}, {search.tries:,} tries"
     world.report("warning", f"{record.cluster}: gave up: {why}; nothing was acquired")
-    todo = f"an edit, or {rerun_command(record.cluster)}, looks anew"
+    todo = f"an edit, or {rerun_command(record.cluster)}, looks again"
     return record._replace(
         status=GAVE_UP,
         detail=f"{why}; gave up {moment(search.until)}",

@@ -74,7 +74,7 @@ def shared(ask: Ask, manifests: Mapping[str, Manifest]) -> list[Problem]:
             found.append(
                 Problem(
                     f"workload.volumes.{volume.name}",
-                    "one machine, which alone can write to a disk"
+                    "one machine: only one can write to a disk"
                     if volume.writable
                     else f"one machine: a {volume.type} can't be mounted by several",
                     f"nodes: {nodes}",

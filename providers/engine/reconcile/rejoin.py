@@ -103,7 +103,7 @@ async def rejoin(
         reason = (
             f"degraded: {len(healthy)} of {place.nodes} machines are left, and"
             f" {where} has no further one now ({why});"
-            " the next `up` asks again, `on_loss: replace-all` places all of it anew"
+            " the next `up` asks again, `on_loss: replace-all` replaces all of it"
         )
         return after._replace(
             handles=rest, leftovers=(), reasons=(reason,), attempts=failed.attempts

@@ -168,7 +168,7 @@ async def surveyed(
 
     def waits(name: str, account: Account | None) -> AbstractContextManager[None]:
         """Where nothing is known to be, a cloud that gives no answer holds nothing up."""
-        return while_answering() if (name, account) in owed else looking()
+        return while_answering() if (name, account) in owed else looking(world.name)
 
     async def reached(name: str, account: Account | None) -> Cloud | CloudError:
         try:

@@ -13,15 +13,22 @@ from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from providers.model.stack import argument
+from providers.model.worlds import REHEARSAL
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
     from contextlib import AbstractContextManager
+
+    from providers.errors import CloudError
 
 T = TypeVar("T")
 """What a call, or work that makes calls, answers with."""
 
 LOOK_LIMIT_S = 15.0
 """Real seconds that a look has for all the clouds it asks."""
+REHEARSED = 4.0
+"""So many times as long in a rehearsal, whose clouds are slow only where this machine is busy."""
 ANSWER_LIMIT_S = 30.0
 """Real seconds that one call has where an answer is needed: see `while_answering`."""
 UNRESPONSIVE_LIMIT_S = 70.0
@@ -77,9 +84,14 @@ def at_most(limit_s: float) -> Iterator[None]:
         _DEADLINE.reset(token)
 
 
-def looking() -> AbstractContextManager[None]:
-    """`at_most` for a look."""
-    return at_most(LOOK_LIMIT_S)
+def looking(world: str) -> AbstractContextManager[None]:
+    """`at_most` for a look in a world."""
+    return at_most(LOOK_LIMIT_S * patience(world))
+
+
+def patience(world: str) -> float:
+    """How many times as long as in a live world is waited for what clouds of this world say."""
+    return REHEARSED if world == REHEARSAL else 1.0
 
 
 @contextmanager
@@ -132,6 +144,13 @@ def limit_s(call_limit_s: float) -> tuple[float, float]:
     else:
         named_s = _DEADLINE.get().limit_s
     return (left, named_s) if left < call_limit_s else (call_limit_s, call_limit_s)
+
+
+def todo(error: CloudError) -> str:
+    """What to do about a call that was given up; empty for another error."""
+    if error.code != NO_ANSWER:
+        return ""
+    return f"; run it again: `gpus check {error.provider} {argument()}` says whether it answers"
 
 
 async def together(*work: Awaitable[Any]) -> list[Any]:

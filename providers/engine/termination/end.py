@@ -189,7 +189,7 @@ async def end_all(
                     " finding out what became of it",
                 )
                 remainders.append(await abandon(world, adapter, entry.order, entry.ticket))
-            with nullcontext() if entries else looking():
+            with nullcontext() if entries else looking(world.name):
                 nodes = await repeated(world, adapter.name, adapter.find, owner)
         except CloudError as error:
             if isinstance(error, NotConfigured) and not entries:
@@ -219,7 +219,7 @@ async def end_all(
 
     async def reached(name: str, account: Account | None) -> Cloud | CloudError:
         try:
-            with while_answering() if owed[name, account] else looking():
+            with while_answering() if owed[name, account] else looking(world.name):
                 return await adapter_of(world, name, account)
         except CloudError as error:
             return error

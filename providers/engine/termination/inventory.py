@@ -170,7 +170,7 @@ async def _asked(
             }
         )
 
-    with at_most(deadline_s) if deadline_s else looking():
+    with at_most(deadline_s) if deadline_s else looking(world.name):
         await asyncio.gather(*(look(*place) for place in places))
     lines = [
         f"{place}: {why.removeprefix(f'{name}: ')};"

@@ -35,7 +35,7 @@ async def survey(world: World, claims: Claims) -> tuple[tuple[KeptVolume, ...], 
     line for each that could not be asked.
     """
     providers = [name for name, each in world.manifests.items() if each.storage is not None]
-    with looking():
+    with looking(world.name):
         answers = await asyncio.gather(*(_asked(world, name) for name in providers))
     found = [
         _verdict(each, claims.volumes, claims.unread) for volumes, _ in answers for each in volumes

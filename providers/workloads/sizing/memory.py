@@ -172,7 +172,7 @@ def weights_only(gpu_type: str, dtype: str) -> str:
         return ""
     if not 0 < capability < WEIGHTS_ONLY.get(dtype, 0.0):
         return ""
-    return f"{dtype} weights alone: {gpu_type} computes in 16 bit with them (weight-only kernels)"
+    return f"{dtype} weights only: {gpu_type} computes in 16 bit with them (weight-only kernels)"
 
 
 def weight_bits(model: Architecture, dtype: str) -> float:
