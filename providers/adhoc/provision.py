@@ -318,7 +318,7 @@ async def rent(
     waits: bool = False,
 ) -> AsyncMachine:
     """The machine, bought and verified; a rehearsal says that it is none. `waits`: the caller goes
-    on after `rentals.Booked`.
+    on after `rentals.Booked`, and where it is sold out.
     """
     if spec.block is not None and not waits:
         todo = "within= waits until the block begins, which is hours or days from now"
@@ -338,7 +338,7 @@ async def rent(
             f"{spec.name}: rehearsal: {but}nothing is bought and no GPU is there; commands run in"
             f' {where}; world="{LIVE}" buys',
         )
-    machine = await rentals.rent(world, spec, ssh_key, by_login=by_login)
+    machine = await rentals.rent(world, spec, ssh_key, by_login=by_login, searches=waits)
     try:
         ends = (
             f"; it ends by itself at {moment(machine.record.ends_at)}"

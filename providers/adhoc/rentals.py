@@ -64,12 +64,14 @@ async def rent(
     ssh_key: str | os.PathLike[str] | None = None,
     *,
     by_login: bool = False,
+    searches: bool = False,
 ) -> AsyncMachine:
     """Gets what the spec declares, ready to be worked on, and marks its name as used by this
     process. Of two providers at once, it is handed over with `reasons` where what was beaten is not
     known to be gone.
 
-    `by_login`: its workload is not started at boot.
+    `by_login`: its workload is not started at boot. `searches`: the caller tries it again where it
+    is sold out.
 
     Raises SpecError, AllFailed, Busy (another process uses the name) and other GpusErrors; then
     nothing is left running, or the error names what is. Raises Booked where it paid for a block
@@ -91,6 +93,7 @@ async def rent(
             probe(world, way),
             accept=spec.accept,
             hedge=spec.hedge,
+            patient=searches,
         )
         record = await operations.create(world, cluster_spec, uuid.uuid4().hex[:12])
         begins_at = _begins_at(world, record)

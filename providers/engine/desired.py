@@ -42,7 +42,7 @@ class ClusterSpec(NamedTuple):
     `accept` is `off`, or how the machines are measured before they count as launched (see
     `providers.engine.readiness.acceptance`). `budget` is what the stack may still spend this month;
     None for no limit. `acquire`: where every place is sold out, it waits for capacity. `hedge`: how
-    many providers are asked at once, 1 or 2.
+    many providers are asked at once, 1 or 2. `patient`: its caller tries it again by itself.
     """
 
     owner: str
@@ -56,3 +56,9 @@ class ClusterSpec(NamedTuple):
     accept: str = "off"
     acquire: Acquire | None = None
     hedge: int = 1
+    patient: bool = False
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it is tried again and again until there is room."""
+        return self.patient or self.acquire is not None

@@ -79,6 +79,7 @@ def test_up_before_its_time_asks_nobody_and_at_its_time_buys_once(lab) -> None:
     tried = lab.creates
     still = updated(lab, record)
     assert lab.creates == tried and still.search == record.search
+    assert 0 < record.search.next_at - lab.clock.now() <= 300
     at(lab, record.search.next_at + 1)
     again = updated(lab, still)
     assert again.status == "waiting" and again.search.rounds == 2

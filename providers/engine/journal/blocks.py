@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 SHARE = 0.06
 GROWN_MAX_S = 1_800.0
-"""As often as a tenth of the calls of a loop each minute allows, where places close again
-(`tests.benchmarks get`).
+SEARCHED_S = 300.0
+"""How long a search leaves a sold-out place alone, however long it has been sold out. In
+`tests.benchmarks get` no search misses all that opens, at a ninth of the calls of a loop each
+minute; of those that ask each ten minutes, one in thirty does.
 """
 MEMORY_S = 6 * 3_600.0
 LOST_BLOCK_S = 600.0
@@ -39,10 +41,17 @@ def find(journal: Database, world: str) -> tuple[Block, ...]:
 
 
 def block(
-    journal: Database, world: str, scope: Scope, seconds: float, reason: str, now: float
+    journal: Database,
+    world: str,
+    scope: Scope,
+    seconds: float,
+    reason: str,
+    now: float,
+    *,
+    searching: bool = False,
 ) -> Block:
     """Leaves a scope alone for that long, or for `SHARE` of the time since it was first refused, up
-    to half an hour, if that is longer; returns the block.
+    to half an hour, if that is longer; returns the block. `searching`: for `SEARCHED_S` at most.
     """
     where = (world, *scope)
     match = (
@@ -51,7 +60,8 @@ def block(
     with journal.change() as db:
         row = db.execute(f"SELECT since, at, until FROM blocks WHERE {match}", where).fetchone()  # noqa: S608
         since = row[0] if row is not None and now - row[1] <= MEMORY_S else now
-        until = now + max(seconds, min(SHARE * (now - since), GROWN_MAX_S))
+        grown = max(seconds, min(SHARE * (now - since), GROWN_MAX_S))
+        until = now + (min(seconds, SEARCHED_S) if searching else grown)
         if row is not None:
             until = max(until, row[2])
         db.execute(

@@ -131,7 +131,14 @@ class Candidates:
             if error.closed:
                 closed_places.close(self.world, account, scope, error)
             elif error.block_s > 0 and not isinstance(error, PROVIDER_WIDE):
-                self.world.journal.block(self.world.name, scope, error.block_s, reason, now)
+                self.world.journal.block(
+                    self.world.name,
+                    scope,
+                    error.block_s,
+                    reason,
+                    now,
+                    searching=self.spec.is_search and isinstance(error, NoCapacity),
+                )
 
     def remember(
         self, candidates: Sequence[Candidate], seconds: float, error: CloudError | None = None
