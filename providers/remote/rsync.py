@@ -15,7 +15,7 @@ import shlex
 import shutil
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +36,8 @@ PAUSES_S = (1.0, 5.0, 15.0)
 _OPEN_S = 0.02
 _SOCKET_MOST = 80
 """Characters of a folder: a socket's name may have 108, and ssh adds 17 while it makes one."""
+ARGUMENTS_MOST = 1 << 19
+"""Bytes of names that are given as arguments: a list rsync reads by a system call for each byte."""
 _STILL_S = 60
 """A transfer in which nothing moves for so long is lost."""
 _LOST = frozenset({10, 12, 30, 35, 255})
@@ -96,7 +98,12 @@ async def _shared(line: Line) -> AsyncIterator[Line]:
             if master.returncode is not None:
                 _, errors = await master.communicate()
                 _raise(master.returncode, errors, lost=(FAILED,))
-            yield line
+            try:
+                yield line
+            finally:
+                # Asked to end while the last command's channel closes, OpenSSH (9.2) may sleep on.
+                with suppress(ProcessLookupError):
+                    master.kill()
 
 
 async def _sent(line: Line, tree: Tree, there: There) -> None:
@@ -141,20 +148,24 @@ async def _transferred(line: Line, tree: Tree, names: bytes, there: There) -> No
     with tempfile.TemporaryDirectory(prefix="gpus-") as folder:
         shell_file, list_file = Path(folder, "rsh"), Path(folder, "names")
         # The word for the host is left out: the line is to one.
-        shell_file.write_text(f'shift\nexec {shlex.join(launch.argv[:-1])} "$*"\n')
-        list_file.write_bytes(names)
+        at = shlex.quote(launch.cwd or str(Path.cwd()))
+        shell_file.write_text(f'shift\ncd {at} || exit\nexec {shlex.join(launch.argv[:-1])} "$*"\n')
+        if len(names) <= ARGUMENTS_MOST:
+            which = ("--relative", "--", *(f"./{name}" for name in tree.files))
+        else:
+            list_file.write_bytes(names)
+            which = ("--from0", f"--files-from={list_file}", "--", "./")
         argv = (
             program,
             # Nanoseconds count: an edit within a second of the last one may keep the size.
             *("--links", "--perms", "--times", "--modify-window=-1"),
             "--partial-dir=.rsync-partial",
             # What is deleted here meanwhile is no fault: the next sync removes it there.
-            *("--from0", f"--files-from={list_file}", "--ignore-missing-args"),
-            f"--timeout={_STILL_S}",
+            *("--ignore-missing-args", f"--timeout={_STILL_S}"),
             *(f"--rsh=sh '{shell_file}'", f"--rsync-path={_other_side(as_root=there.as_root)}"),
-            *(f"{tree.root}/", f"machine:{there.folder}/"),
+            *(*which, f"machine:{there.folder}/"),
         )
-        async with started(LocalCommand(argv, launch.env, launch.cwd)) as process:
+        async with started(LocalCommand(argv, launch.env, str(tree.root))) as process:
             _, errors = await process.communicate()
             code = await process.wait()
     if code not in {0, _VANISHED}:

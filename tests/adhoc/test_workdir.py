@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is 
 THERE = There("workdir")
 LIMIT = 1 << 30
 ODD = "with blank, 'quote' and\nline"
+OPTION = "-n: *"
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def project(tmp_path):
     (folder / "run.sh").write_text("#!/bin/sh\nexec cat train.py\n")
     (folder / "run.sh").chmod(0o755)
     (folder / "deep" / "er" / ODD).write_text("odd")
+    (folder / OPTION).write_text("no option, no machine, no pattern")
     (folder / "latest").symlink_to("deep/er")
     (folder / ".gitignore").write_text("secret\n")
     (folder / "secret").write_text("s3cret")
@@ -53,13 +55,15 @@ def names(folder):
 
 @pytest.mark.core
 def test_a_folder_arrives_with_links_and_permissions_and_what_a_job_wrote_stays(
-    bench, project
+    bench, project, monkeypatch
 ) -> None:
-    """A second sync brings what changed and removes what was deleted here, and nothing else."""
+    """A second sync brings what changed and removes what was deleted here, and nothing else; also
+    where there are too many names for arguments.
+    """
     machine = bench.rent()
     there = bench.host.home / "workdir"
     machine.send(scanned(project, LIMIT).digest, THERE)
-    assert names(there) == [".gitignore", f"deep/er/{ODD}", "latest", "run.sh", "train.py"]
+    assert names(there) == [OPTION, ".gitignore", f"deep/er/{ODD}", "latest", "run.sh", "train.py"]
     assert (there / "latest").readlink() == Path("deep/er")
     assert stat.S_IMODE((there / "run.sh").stat().st_mode) == 0o755
     (there / "deep" / "er" / "checkpoint").write_text("written by the job")
@@ -69,8 +73,10 @@ def test_a_folder_arrives_with_links_and_permissions_and_what_a_job_wrote_stays(
     (project / "latest").unlink()
     (project / "latest").write_text("no link any more")
     again = scanned(project, LIMIT)
+    monkeypatch.setattr(rsync, "ARGUMENTS_MOST", 0)
     machine.send(again.digest, THERE)
     assert names(there) == [
+        OPTION,
         ".gitignore",
         "deep/er/checkpoint",
         "latest",

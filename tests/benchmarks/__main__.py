@@ -6,12 +6,15 @@ sizes than its own, as in `workdir:1000x100000x4`.
 from __future__ import annotations
 
 import compileall
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
 
 from tests.benchmarks.bench_plan import WARM_RUNS
 from tests.benchmarks.timing import RUNS, busy
+
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(names: list[str]) -> int:
@@ -23,6 +26,8 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"wanted some of {', '.join(known)}, found {', '.join(unknown)}", file=sys.stderr)
         return 2
+    # Servers are ended, and gigabytes removed, also where a limit of the caller's ends this.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     # As an installer does, so that no side compiles its source in each run, whatever
     # PYTHONDONTWRITEBYTECODE says.
     compileall.compile_dir(str(Path(__file__).parents[2] / "providers"), quiet=2)
@@ -46,4 +51,8 @@ def _asked(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        status = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    sys.exit(status)
