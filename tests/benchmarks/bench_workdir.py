@@ -122,7 +122,8 @@ def _processors_s() -> float:
 
 def lines(files: int = FILES, size: int = SIZE, machines: int = MACHINES) -> list[Line]:
     """Each side in turn, both from nothing. `size` is bytes a file."""
-    single, plain, ours, plain_again, ours_again = [], [], [], [], []
+    single: list[float] = []
+    plain, ours, plain_again, ours_again = [], [], [], []
     sending: list[float] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
