@@ -33,12 +33,14 @@ RIGHTS = (
     " PurchaseCapacityBlock (for `block`); ssm:GetParameter;"
     " servicequotas:GetServiceQuota; pricing:GetProducts; iam:PassRole for an instance profile"
 )
+ADVICE = "ec2:GetSpotPlacementScores"
+"""Optional: without it, places are ranked without EC2's advice."""
 AT_ONCE = 8
 
 
 def lines(client: Client, world: str, regions: tuple[str, ...] = ()) -> Sequence[CheckLine]:
     """One line a topic. Calls: GetCallerIdentity, DescribeRegions, DescribeInstances, RunInstances
-    (DryRun), GetServiceQuota (4 a region).
+    and GetSpotPlacementScores (DryRun), GetServiceQuota (4 a region).
     """
     out: list[CheckLine] = []
     try:
@@ -71,7 +73,7 @@ def lines(client: Client, world: str, regions: tuple[str, ...] = ()) -> Sequence
         out.append(CheckLine(PROVIDER, "regions", OK, named))
     if chosen:
         where = "us-east-1" if "us-east-1" in chosen else chosen[0]
-        out += [_read(client, where), _create(client, where)]
+        out += [_read(client, where), _create(client, where), _advice(client, where)]
         out += _quotas(client, chosen)
     return out
 
@@ -140,6 +142,28 @@ def _create(client: Client, region: str) -> CheckLine:
         "DryRun was answered as if it were a call",
         f"what is needed: {RIGHTS}",
     )
+
+
+def _advice(client: Client, region: str) -> CheckLine:
+    """Whether it may be asked how probably Spot has room; nothing else needs that. A DryRun counts
+    for no limit of questions a day.
+    """
+    try:
+        client.call(
+            "get_spot_placement_scores",
+            Context(f"aws {region}: asking for the right to placement scores", region),
+            DryRun=True,
+            InstanceTypes=["g4dn.xlarge"],
+            TargetCapacity=1,
+            RegionNames=[region],
+        )
+        found = "DryRun was answered as if it were a call"
+    except CloudError as error:
+        if error.code == "DryRunOperation":
+            return CheckLine(PROVIDER, "advice", OK, "GetSpotPlacementScores is allowed")
+        found = str(error)
+    todo = f"allow {ADVICE}, or ask for none: `pulumi config set aws:advice no`"
+    return CheckLine(PROVIDER, "advice", UNKNOWN, f"optional: {found}", todo)
 
 
 def _quotas(client: Client, regions: tuple[str, ...]) -> list[CheckLine]:

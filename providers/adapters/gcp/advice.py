@@ -16,12 +16,12 @@ from providers.adapters.gcp.errors import PROVIDER, Context
 from providers.model import foreign
 from providers.model.advice import Advice, Kind, kind
 from providers.model.ask import SPOT
+from providers.model.offer import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from providers.model.advice import Question
-    from providers.model.offer import Offer
 
 BETA = Api("compute", "beta", PROVIDER, compute.from_http, compute.from_exception)
 
@@ -39,6 +39,19 @@ def questions(client: Client, offers: Sequence[Offer], nodes: int) -> list[Quest
         if offer.capacity == SPOT:
             found.setdefault(kind(offer), []).append(offer)
     return [partial(_asked, client, about, same, nodes) for about, same in found.items()]
+
+
+def probe(client: Client) -> None:
+    """Asks for advice on one machine, whatever it is. Raises CloudErrors."""
+    region = "us-central1"
+    some = Offer(PROVIDER, region, "", "g2-standard-4", "L4", 1, SPOT, None, "", "")
+    context = Context("gcp: asking for the right to advice", client.project)
+    beta(client).call(
+        lambda service: service.advice().capacity(
+            project=client.project, region=region, body=body([some], 1)
+        ),
+        context,
+    )
 
 
 def _asked(

@@ -27,10 +27,14 @@ GPUS = ("A100", "A100_80GB", "H100", "L4", "T4", "P4", "P100", "V100")
 before it for Spot and Flex-start.
 """
 ROLE = "roles/compute.instanceAdmin.v1"
+VIEWER = "roles/compute.viewer"
+"""Optional: with it, Google's advice on Spot may be asked for."""
 
 
 def lines(client: Client, world: str) -> Sequence[CheckLine]:
-    """One line a topic. Calls: projects.get, instances.aggregatedList (one entry), regions.list."""
+    """One line a topic. Calls: projects.get, instances.aggregatedList (one entry), advice.capacity,
+    regions.list.
+    """
     project = client.project
     where = (
         "the rehearsal cloud needs none"
@@ -64,6 +68,7 @@ def lines(client: Client, world: str) -> Sequence[CheckLine]:
                 f"they come with {ROLE}: {grant}",
             )
         )
+    out.append(_advice(client, project))
     out.append(_everywhere(found.get("quotas", ()), project))
     out.extend(_regions(client, project))
     return out
@@ -114,6 +119,18 @@ def _read(client: Client, project: str) -> CheckLine:
             PROVIDER, "rights to read", state, str(error), f"ask for {ROLE} in {project}"
         )
     return CheckLine(PROVIDER, "rights to read", OK, "machines can be listed")
+
+
+def _advice(client: Client, project: str) -> CheckLine:
+    """Whether it may be asked how probably Spot has room; nothing else needs that."""
+    from providers.adapters.gcp import advice
+
+    try:
+        advice.probe(client)
+    except CloudError as error:
+        todo = f"ask for {VIEWER} in {project}, or for none: `pulumi config set gcp:advice no`"
+        return CheckLine(PROVIDER, "advice", UNKNOWN, f"optional: {error}", todo)
+    return CheckLine(PROVIDER, "advice", OK, "advice.capacity is allowed")
 
 
 def _everywhere(quotas: Sequence[dict[str, Any]], project: str) -> CheckLine:

@@ -35,6 +35,7 @@ def test_check_tells_what_is_there(rig) -> None:
             "regions",
             "rights to read",
             "rights to create",
+            "advice",
             "quota P spot",
         )
     }
@@ -65,6 +66,10 @@ def test_check_tells_what_is_refused(rig) -> None:
     rig.store.add_fault("aws", "ec2.RunInstances", "forbidden")
     found = {line.topic: line for line in rig.ec2.check()}
     assert found["rights to create"].state == "refused" and "ec2:" in found["rights to create"].todo
+    rig.store.add_fault("aws", "ec2.GetSpotPlacementScores", "forbidden")
+    advice = {line.topic: line for line in rig.ec2.check()}["advice"]  # optional: no refusal
+    assert (advice.state, advice.found[:9]) == ("unknown", "optional:")
+    assert "allow ec2:GetSpotPlacementScores, or ask for none" in advice.todo
     dead = Ec2("live", lambda: Client(SESSION, "http://127.0.0.1:9"))
     assert [line.state for line in dead.check()] == ["unknown"]
 

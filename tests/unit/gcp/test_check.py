@@ -22,8 +22,12 @@ def test_check_tells_what_is_there_and_how_to_get_the_rest(rig) -> None:
     lines = {line.topic: line for line in rig.gcp.check()}
     assert {"ok"} == {
         lines[topic].state
-        for topic in ("credentials", "project", "Compute Engine API", "rights to read")
+        for topic in ("credentials", "project", "Compute Engine API", "rights to read", "advice")
     }
+    rig.store.add_fault("gcp", "advice.capacity", "http", status=403, reason="forbidden")
+    advice = {line.topic: line for line in rig.gcp.check()}["advice"]  # optional: no refusal
+    assert (advice.state, advice.found[:9]) == ("unknown", "optional:")
+    assert "ask for roles/compute.viewer in rehearsal, or for none" in advice.todo
     assert lines["quota GPUS_ALL_REGIONS"].state == "missing"
     assert "quotas?project=rehearsal" in lines["quota GPUS_ALL_REGIONS"].todo
 
