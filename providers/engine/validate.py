@@ -8,6 +8,8 @@ Reads the files that an entry names.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from providers.engine.market.mounting import shared
@@ -17,7 +19,7 @@ from providers.model import secret
 from providers.model.stack import KEYS, RESERVED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from providers.adapters.base import Manifest
     from providers.model.ask import Ask
@@ -133,6 +135,7 @@ def cluster(name: str, raw: Any) -> Cluster:
         found = read_cluster(name, raw)
     except SpecError as error:
         problems.extend(error.problems)
+        problems.extend(besides(name, raw, error.problems))
     else:
         problems.extend(refused(found))
     if problems or found is None:
@@ -140,9 +143,59 @@ def cluster(name: str, raw: Any) -> Cluster:
     return found
 
 
+_RIGHT: Mapping[str, Any] = {"port": 8000, "health": "/health", "model": "me/model"}
+"""What stands in for a field of a program that is wrong."""
+_APART = frozenset(
+    {"ttl", "on_ttl", "expose", "ports", "state", "accept", "ready", "ssh_key", "tls"}
+)
+"""Fields of a cluster that the others can be judged without."""
+_BASES = ("workload", "options", "secrets", "tls")
+"""What decides on what a provider's options have to say for the kind."""
+_OF_PROGRAM = re.compile(r"workload\.(?:services\[(\d+)\]\.)?(\w+)")
+
+
+def besides(name: str, raw: Any, known: Sequence[Problem]) -> list[Problem]:
+    """What `refused` would say of an entry whose fields are wrong, if they were right: one message
+    has all. Nothing where the rest cannot be judged without them.
+    """
+    from providers.model.spec import read_cluster
+
+    right = _righted(raw, known)
+    if right is None:
+        return []
+    try:
+        found = refused(read_cluster(name, right))
+    except SpecError:
+        return []
+    told = {problem.path for problem in known}
+    return [problem for problem in found if problem.path not in told]
+
+
+def _righted(raw: Any, known: Sequence[Problem]) -> dict[str, Any] | None:
+    """The entry with these problems mended; None where one of them can't be."""
+    if not isinstance(raw, Mapping):
+        return None
+    out = dict(raw)
+    for problem in known:
+        head = re.split(r"[.\[]", problem.path, maxsplit=1)[0]
+        match = _OF_PROGRAM.fullmatch(problem.path)
+        if head in _APART:
+            out.pop(head, None)
+        elif match is not None and match[2] in _RIGHT and isinstance(out["workload"], Mapping):
+            work = out["workload"] = dict(out["workload"])
+            if match[1] is not None:
+                number = int(match[1])
+                programs = work["services"] = list(work["services"])
+                programs[number] = work = dict(programs[number])
+            work[match[2]] = _RIGHT[match[2]]
+        else:
+            return None
+    return out
+
+
 def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
     """Everything of it that is wrong with every path; what is missing for the kind is asked for
-    once the rest is right.
+    once what runs, its options and its secrets are right.
     """
     elsewhere = _said_elsewhere(spec, manifests)
     if not elsewhere and (nothing := _nothing_runs(spec)):
@@ -172,7 +225,8 @@ def problems(spec: Cluster, manifests: Mapping[str, Manifest]) -> list[Problem]:
         )
     found.extend(shared(spec.ask(), manifests))
     found.extend(_references(spec, manifests))
-    found.extend(_fitting(spec, manifests) if not found else ())
+    if not any(problem.path.startswith(_BASES) for problem in found):
+        found.extend(_fitting(spec, manifests))
     return found
 
 

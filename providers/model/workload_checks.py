@@ -252,7 +252,8 @@ def _of_task(at: str, task: Program, kind: str, gpu_count: int) -> list[Problem]
     _arguments(task, faults)
     if task.health and not re.match(r"^/[A-Za-z0-9._/-]*$", task.health):
         faults.add("health", "a path such as /health", task.health)
-    if task.health and not (task.port or task.launcher in SERVERS):
+    # Of a service the port itself is missing, and told.
+    if task.health and kind != "service" and not (task.port or task.launcher in SERVERS):
         faults.add("health", "a port to ask at", None, "set port")
     return faults.found
 

@@ -74,6 +74,8 @@ def check(properties: Properties) -> Checked:
         problems.extend(
             problem for problem in found if not (problem.path == "expose" and "network" in waiting)
         )
+        if gpu_known:
+            problems.extend(validate.besides("x", raw, error.problems))
         problems.extend(_names(asked_names(raw), problems))
         problems.extend(problem for problem in _places(raw) if problem not in problems)
     values = {key: known[key] for key in OWN if key in known}

@@ -45,3 +45,40 @@ def test_one_fault_is_one_message_that_says_what_to_write(fields, told) -> None:
     assert len(caught.value.problems) == 1, str(caught.value)
     assert told in str(caught.value), str(caught.value)
     assert '"H100:1"' not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "paths"),
+    [
+        (
+            {"expose": "token", "ttl": "3h", "workload": {"command": "serve", "health": "up"}},
+            ["ttl", "workload.port", "workload.health", "expose"],
+        ),
+        (
+            {
+                "expose": "token",
+                "workload": {
+                    "services": [
+                        {"name": "a", "command": "serve"},
+                        {"name": "b", "launcher": "vllm"},
+                    ]
+                },
+            },
+            ["workload.services[0].port", "workload.services[1].model", "expose"],
+        ),
+        (
+            {
+                "expose": "public",
+                "providers": ["gcp"],
+                "workload": {"command": "serve"},
+                "secrets": {"A": {"gcp": "projects/p/secrets/s"}},
+            },
+            ["workload.port", "expose", "options.gcp.service_account"],
+        ),
+    ],
+)
+def test_all_faults_of_a_service_come_in_one_message(fields, paths) -> None:
+    """What is missing, what checks the token, and what a provider's options lack."""
+    with pytest.raises(SpecError) as caught:
+        validate.cluster("x", {**SERVICE, **fields})
+    assert [problem.path for problem in caught.value.problems] == paths
