@@ -180,14 +180,18 @@ def test_block_is_kept_grows_and_is_cleared_by_success(lab) -> None:
         at = now + hours * 3_600
         block = world.journal.block("rehearsal", scope, 600, "sold out", at)
         assert block.until - at == pytest.approx(60 * minutes)
-    searched = Scope("alpha", "south", "south-a", capacity="spot")
-    for hours in (0, 8):  # a search asks on
-        at = now + hours * 3_600
-        block = world.journal.block("rehearsal", searched, 600, "sold out", at, searching=True)
-        assert block.until - at == 300
     assert run(operations.create(world, wanted(), "g1")).placement.zone == "north-b"
     world.journal.clear("rehearsal", lab.offers.offer(0))
     assert world.journal.blocks("rehearsal") == ()
+
+
+def test_search_asks_a_sold_out_place_every_five_minutes(lab) -> None:
+    """However long it has been sold out."""
+    world, scope = lab.world(), Scope("alpha", "south", "south-a", capacity="spot")
+    for hours in (0, 8):
+        at = lab.clock.now() + hours * 3_600
+        block = world.journal.block("rehearsal", scope, 600, "sold out", at, searching=True)
+        assert block.until - at == 300
 
 
 def test_everything_blocked_is_asked_again(lab) -> None:
