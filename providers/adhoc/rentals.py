@@ -138,7 +138,8 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
         for record, after in zip(records, seen, strict=True)
     }
     for cluster_name, generations in clusters.items():
-        for generation, part in generations.items():
+        shown: list[ClusterRecord] = []
+        for generation, part in sorted(generations.items(), key=lambda each: not each[1].record):
             loose = part.record is None
             record = (
                 _loose(world, owner, cluster_name, generation, part)
@@ -147,6 +148,9 @@ async def look(world: World, name: str = "") -> tuple[AsyncMachine, ...]:
             )
             if record is None or (record.status == ENDED and not record.machines):
                 continue
+            if loose and shown:
+                continue  # what else bears the name is a reason of the one that is held
+            shown.append(record)
             process = world.journal.holder(world.name, _use(owner), cluster_name)
             way = access.opened(world.name, cluster_name)
             look_at = (

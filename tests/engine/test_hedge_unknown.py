@@ -4,6 +4,8 @@ unknown one is looked for until it is known, and nothing else is bought meanwhil
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from providers import errors
@@ -11,6 +13,8 @@ from providers.adhoc import rentals
 from providers.adhoc.provision import kept
 from providers.engine import budget, operations
 from providers.engine.reconcile.condition import Condition, condition_of
+from providers.engine.runtime import deadlines
+from providers.engine.runtime import world as worlds
 from providers.model.machine import GONE
 from providers.model.spec import read_cluster
 from providers.testing.fake_adapter import lost
@@ -30,6 +34,13 @@ def unknown(lab) -> None:
 @pytest.fixture
 def killed(lab):
     """A run that is killed once both orders were sent."""
+    cut_short(lab, lambda: create(lab))
+    assert {row.state for row in orders(lab)} == {"intent"}
+    return lab
+
+
+def cut_short(lab, begun) -> None:
+    """What is begun is killed once both orders were sent."""
     real = lab.beta.submit
 
     def submit(order):
@@ -39,12 +50,10 @@ def killed(lab):
     lab.alpha.create_s = lab.beta.create_s = 20.0
     lab.beta.submit = submit
     with pytest.raises(Killed):
-        create(lab)
+        begun()
     lab.beta.submit = real
     with lab.world().journal.change() as db:
         db.execute("DELETE FROM leases")
-    assert {row.state for row in orders(lab)} == {"intent"}
-    return lab
 
 
 def test_other_order_may_win_while_one_is_unknown(lab) -> None:
@@ -154,6 +163,16 @@ def test_destroy_of_what_was_adopted_ends_the_unknown_order_too(killed) -> None:
     assert all(each.ended_at for each in budget.of_journal(lab.world(), ["own"]))
 
 
+def test_destroy_says_what_the_order_costs_that_is_not_known(killed) -> None:
+    """Which is more than what had won."""
+    for method in ("resume", "find", "poll"):
+        killed.beta.fail(method, errors.Transient("busy", provider="beta"), times=100_000)
+    record = create(killed, generation="g2")
+    assert record.provider == "alpha"
+    with pytest.raises(errors.HalfMade, match=r"whatever it made may still cost \$14\.00/h"):
+        run(killed, operations.delete, record)
+
+
 def test_get_hands_over_what_won_and_says_at_the_end_what_may_still_cost(lab) -> None:
     """Where the other order is not known to be gone. The same name ends that, once it can; a release
     ends both.
@@ -174,6 +193,65 @@ def test_get_hands_over_what_won_and_says_at_the_end_what_may_still_cost(lab) ->
     again = run(lab, rentals.rent, box)
     assert again.record.handles == machine.record.handles
     assert ([node.handle for node in lab.alive], lab.creates) == ([*again.record.handles], 2)
+
+
+def test_what_a_killed_get_left_stands_in_the_way_of_no_command(lab) -> None:
+    """The same name took over what won, while the other order is unknown: there is one of the name,
+    and a release ends both.
+    """
+    box = read_cluster("box", {"gpu": "H100:8", "capacity": ["spot"], "ttl": "4h", "hedge": 2})
+    cut_short(lab, lambda: run(lab, rentals.rent, box))
+    unknown(lab)
+    held = run(lab, rentals.rent, box).record
+    (shown,) = run(lab, rentals.look, "box")
+    assert shown.record.handles == held.handles
+    assert "alpha was asked at once too" in shown.record.reasons[0]
+    lab.alpha.heal()
+    (shown,) = run(lab, rentals.look, "box")
+    assert (shown.record.handles, len(lab.alive)) == (held.handles, 2)
+    assert run(lab, rentals.let_go, "box")
+    assert lab.alive == []
+
+
+@pytest.mark.parametrize("when", ["sent", "waited for", "killed"])
+def test_winner_is_not_kept_from_its_user_by_a_cloud_that_does_not_answer(
+    lab, monkeypatch, when
+) -> None:
+    """It runs and costs money: the other one is asked for minutes, not for half an hour."""
+    for module in (deadlines, worlds):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lab.clock.now))
+    real, lab.alpha.create_s, lab.beta.create_s = lab.beta.submit, 500.0, 20.0
+
+    def submit(order):
+        ticket = real(order)
+        hang(lab)
+        return ticket
+
+    if when == "sent":
+        lab.alpha.fail("submit", lost("alpha"), after=True)
+    if when == "killed":
+        cut_short(lab, lambda: create(lab))
+        hang(lab)
+    else:
+        lab.beta.submit = submit
+    began = lab.clock.now()
+    record = create(lab, generation="g2" if when == "killed" else "g1")
+    assert (record.provider, lab.creates) == ("beta", 2) and record.reasons
+    assert lab.clock.now() - began < 500
+    began = lab.clock.now()
+    assert run(lab, operations.update, record, hedged()).reasons
+    assert lab.clock.now() - began < 500
+
+
+def hang(lab) -> None:
+    """Alpha gives no answer within the two minutes that a call has at most."""
+
+    def hangs(*_):
+        lab.clock.advance(120)
+        raise errors.Transient("no answer", provider="alpha", code=deadlines.NO_ANSWER)
+
+    for name in ("poll", "resume", "find", "observe", "delete"):
+        setattr(lab.alpha, name, hangs)
 
 
 def orders_open(lab):

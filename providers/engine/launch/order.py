@@ -17,6 +17,7 @@ from providers.engine.launch.verify import delivered
 from providers.engine.messages import WAITED, moment, trimmed
 from providers.engine.readiness.acceptance import OFF, accepted
 from providers.engine.readiness.wait import until_ready
+from providers.engine.runtime.deadlines import answering
 from providers.engine.runtime.tasks import (
     DELAYS_S,
     Polling,
@@ -41,6 +42,7 @@ from providers.model.machine import GONE, QUEUED, RUNNING, STARTING, Handle, Nod
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
+    from concurrent.futures import Future
 
     from providers.adapters.guard import Cloud
     from providers.engine.journal.orders import OrderRow
@@ -194,8 +196,9 @@ class Purchase:
 
     async def release(self, handles: Collection[Handle] = ()) -> Remainder:
         """Deletes these and all else of the order's generation but `keep`."""
-        label = self.order.label[:3]
-        return await release(self.world, self.adapter, *label, handles=handles, keep=self.keep)
+        label, keep = self.order.label[:3], self.keep
+        work = release(self.world, self.adapter, *label, handles=handles, keep=keep)
+        return await answering(work, where=self.stop.beaten)
 
     async def abandon(self) -> Remainder:
         """Ends the order, whatever became of it."""
@@ -214,7 +217,8 @@ class Purchase:
             except CloudError as error:
                 return Remainder(ticket.handles, trimmed(error))
         keep = {*self.keep, *others}
-        return await abandon(self.world, self.adapter, self.order, ticket, keep)
+        work = abandon(self.world, self.adapter, self.order, ticket, keep)
+        return await answering(work, where=self.stop.beaten)
 
     def none_came(self) -> NoCapacity:
         """The refusal of an order whose machines did not come by the deadline."""
@@ -267,9 +271,9 @@ class Purchase:
             return ticket
         raise AssertionError("the last try either returns or raises")
 
-    async def _certain(self, call: object = None) -> Ticket | None:
+    async def _certain(self, call: Future[Ticket] | None = None) -> Ticket | None:
         try:
-            return await certain(self.world, self.adapter, self.order, call)  # type: ignore[arg-type]
+            return await certain(self.world, self.adapter, self.order, call, self.stop)
         except OutcomeUnknown as error:
             raise _UnknownError(error) from error
 

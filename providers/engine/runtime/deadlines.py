@@ -8,7 +8,7 @@ A deletion goes on while its cloud answers. Buying has bounds of its own.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -108,9 +108,9 @@ def while_answering() -> Iterator[None]:
         _UNRESPONSIVE.reset(token)
 
 
-async def answering(work: Awaitable[T]) -> T:
-    """The result of work that is done within `while_answering`."""
-    with while_answering():
+async def answering(work: Awaitable[T], *, where: object = True) -> T:
+    """The result of work that is done within `while_answering`, `where` that is to hold."""
+    with while_answering() if where else nullcontext():
         return await work
 
 

@@ -104,7 +104,9 @@ async def end(world: World, record: ClusterRecord) -> None:
 
     # Side by side: a cloud that does not answer keeps no machine of another one running.
     await together(*(answering(ended(*group)) for group in groups.values()))
-    raise_left(record.cluster, remainders, record.price.micro_usd)
+    asked = [entry.micro_usd for entry in entries if entry.state in order_table.PENDING]
+    prices = [price for price in (record.price.micro_usd, *asked) if price is not None]
+    raise_left(record.cluster, remainders, max(prices, default=None))
     world.journal.release(*which, world.clock.now())
     for entry in entries:
         if entry.order.label.generation != record.generation:

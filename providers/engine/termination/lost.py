@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from providers.engine.journal import orders as order_table
 from providers.engine.runtime.accounts import adapter_of
+from providers.engine.runtime.deadlines import while_answering
 from providers.engine.termination.settle import Remainder, abandon, may_cost
 from providers.errors import CloudError
 
@@ -48,8 +49,9 @@ async def released(world: World, row: OrderRow, keep: Collection[Handle] = ()) -
         " place; ending that order",
     )
     try:
-        adapter = await adapter_of(world, row.provider, row.account)
-        left = await abandon(world, adapter, row.order, row.ticket, keep)
+        with while_answering():
+            adapter = await adapter_of(world, row.provider, row.account)
+            left = await abandon(world, adapter, row.order, row.ticket, keep)
     except CloudError as error:
         left = Remainder.by(error, row.handles)
     state = order_table.RELEASED if left.clean else order_table.UNSETTLED

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from providers.adapters.guard import Cloud
+    from providers.engine.runtime.tasks import StopSignal
     from providers.engine.runtime.world import World
 
 
@@ -71,14 +72,19 @@ class Remainder(NamedTuple):
 
 
 async def certain(
-    world: World, adapter: Cloud, order: Order, inflight: Future[Ticket] | None = None
+    world: World,
+    adapter: Cloud,
+    order: Order,
+    inflight: Future[Ticket] | None = None,
+    stop: StopSignal | None = None,
 ) -> Ticket | None:
     """What became of an order whose answer was lost: its ticket, or None when the cloud is certain
     that nothing was made.
 
     `inflight` is the creating call itself if it may still be under way: until it has ended,
-    "nothing was made" proves nothing. Asks by the order's token with growing pauses. Raises
-    OutcomeUnknown when it is still not known, HalfMade when something else than the order exists.
+    "nothing was made" proves nothing. Asks by the order's token with growing pauses; not again
+    where there was no answer and another order has won, whose user waits. Raises OutcomeUnknown
+    when it is still not known, HalfMade when something else than the order exists.
     """
     why = ""
     # Once more than elsewhere: a cloud may be certain only after a minute, and one look may fail.
@@ -95,6 +101,8 @@ async def certain(
             break
         except (OutcomeUnknown, Transient, RateLimited) as error:
             why = trimmed(error)
+            if error.code == NO_ANSWER and stop is not None and stop.beaten:
+                break
         except CloudError:
             # A refusal in the order's own name: it was carried out and made nothing.
             return None
