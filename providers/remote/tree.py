@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.errors import GpusError, Problem, SpecError, printable, shortened
+from providers.errors import GpusError, NoHome, Problem, SpecError, printable, shortened
 from providers.home import home, private, private_folder
 from providers.model import regular
 
@@ -131,7 +131,9 @@ def _problem(wanted: str, found: str, todo: str) -> SpecError:
     return SpecError([Problem(_PATH, wanted, found, todo)])
 
 
-def _unreadable(error: OSError) -> SpecError:
+def _unreadable(error: OSError) -> GpusError:
+    if isinstance(error, NoHome):
+        return error
     return _problem("files that can be read", f"{error.strerror}: {error.filename}", "")
 
 

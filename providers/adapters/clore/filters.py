@@ -92,4 +92,5 @@ def undriven(server: Mapping[str, object], image: str) -> str:
         return Unsuited(f"states no CUDA, wanted {wanted} for {image}", _DRIVER)
     if found >= wanted.major:
         return ""
-    return Unsuited(f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}", _DRIVER)
+    why = f"its driver runs CUDA {found:f} at most, wanted {wanted} for {image}"
+    return Unsuited(f"{why}; one with CUDA {int(found)} starts there", _DRIVER)
