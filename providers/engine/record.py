@@ -255,6 +255,8 @@ def bought_in(pairs: Iterable[Iterable[Any]]) -> tuple[tuple[str, Any], ...]:
 def _node_out(node: Node) -> dict[str, Any]:
     fields = node._asdict()
     label = fields.pop("label")
+    if not node.closed:
+        del fields["closed"]
     return {
         **fields,
         "handle": list(node.handle),

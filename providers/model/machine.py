@@ -132,6 +132,12 @@ class Node(NamedTuple):
     """What it is: machine, job or service."""
     ended: bool = False
     """Gone, and by its own limit, timer or shutdown, on the cloud's word: nobody took it back."""
+    closed: str = ""
+    """Why nobody can log in to it yet: a run was cut short. To label it ends that."""
+
+    def is_labelled(self, generation: str) -> bool:
+        """Whether no update has to label it: it carries no other generation, and is not closed."""
+        return not is_foreign(self.label, generation) and not self.closed
 
     @property
     def placement(self) -> Placement:

@@ -3,9 +3,11 @@ Cloud first, then EC2.
 """
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
+from providers.adapters.aws.adapter import Ec2
 from providers.adapters.guard import Cloud
 from providers.catalog.table import table
 from providers.engine import operations
@@ -16,6 +18,7 @@ from providers.model.machine import Setup
 from providers.model.offer import Offer
 from providers.model.spec import Cluster
 from providers.rehearsal.store import open_store
+from tests.engine.cases import Killed
 
 GCP = [
     Offer(
@@ -183,6 +186,34 @@ def test_machines_that_may_not_be_put_into_their_group_are_released(walk) -> Non
     with pytest.raises(AllFailed, match="security group"):
         w.create()
     assert machines() == [] and w.calls("ec2.CreateFleet") + w.calls("ec2.RunInstances") == 1
+
+
+def test_what_a_killed_run_left_outside_its_group_is_let_in_by_another_homes_up(
+    walk, monkeypatch
+) -> None:
+    """A run that places the cluster again is killed before its machine is in the security group.
+    Another home has no journal of it: the refresh takes it over and says that nobody can log in.
+    """
+    w = walk(regions=("us-east-1",))
+    w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
+    record = w.create()
+    w.world.adapter("aws").delete(record.handles[0])
+    w.store.advance(120)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ec2, "poll", Mock(side_effect=Killed))
+        with pytest.raises(Killed):
+            w.run(operations.update(w.world, record, w.wanted))
+    with w.world.journal.change() as db:
+        db.execute("DELETE FROM leases")
+        db.execute("DELETE FROM orders")
+    w.store.advance(120)
+    found = w.run(operations.read(w.world, record))
+    assert found.handles != record.handles and "nobody can log in" in found.reasons[0]
+    after = w.run(operations.update(w.world, found, w.wanted))
+    assert (after.handles, after.reasons) == (found.handles, ())
+    assert w.store.closed_off(after.handles[0].native_id) == ""
+    assert w.run(operations.read(w.world, after)).reasons == ()
+    assert w.calls("ec2.CreateFleet") + w.calls("ec2.RunInstances") == 2
 
 
 def test_a_lost_answer_on_the_second_cloud_is_found_not_bought_again(walk) -> None:

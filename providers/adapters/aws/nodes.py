@@ -41,6 +41,8 @@ STATUSES = {
     "stopping": STOPPING,
     "stopped": STOPPED,
 }
+DEFAULT_GROUP = "default"
+"""The name of each VPC's own security group, which cannot be changed."""
 LEAVING = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
 
 REASONS = {
@@ -126,14 +128,16 @@ def zone(instance: Mapping[str, Any], zone_ids: Mapping[str, str]) -> str:
 
 
 def outside(instance: Mapping[str, Any]) -> list[str]:
-    """The network interfaces that are not in the security group that the machine's tag names."""
+    """The network interfaces in the VPC's own group, of a machine whose tag names another. What
+    somebody has put into a group of his since, stays there.
+    """
     wanted = tags(instance).get(tagging.GROUP, "")
     if not wanted or state(instance) in LEAVING:
         return []
     return [
         str(each["NetworkInterfaceId"])
         for each in instance.get("NetworkInterfaces") or ()
-        if wanted not in {group.get("GroupName") for group in each.get("Groups") or ()}
+        if {group.get("GroupName") for group in each.get("Groups") or ()} <= {DEFAULT_GROUP}
     ]
 
 
@@ -161,8 +165,10 @@ def node(
             detail = f"{_DETAILS.get(why, 'deleted')} ({code})"
         elif why:
             status = why
-    if status == RUNNING and outside(instance):
-        detail = f"{raw}, not in its security group yet: nobody can log in"
+    closed = ""
+    if status in (STARTING, RUNNING) and outside(instance):
+        closed = "not in its security group yet: nobody can log in"
+        detail = f"{raw}, {closed}"
     gpu, count = machines.gpus_of(str(instance.get("InstanceType", "")))
     moment: Any = instance.get("LaunchTime")
     return Node(
@@ -181,6 +187,7 @@ def node(
         created_at=moment.timestamp() if hasattr(moment, "timestamp") else 0.0,
         detail=detail,
         ended=status == GONE and why == ENDED,
+        closed=closed,
     )
 
 

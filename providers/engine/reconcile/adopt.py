@@ -339,11 +339,7 @@ async def _adopt(
     bought, as far as the journal knows.
     """
     first, handles = chosen[0], tuple(node.handle for node in chosen)
-    adapter = await world.call(first.handle.provider, world.adapter, first.handle.provider)
-    can = world.manifests[first.handle.provider].capabilities
-    for node in chosen:
-        if can.relabels and (node.label is None or node.label.generation != generation):
-            await repeated(world, adapter.name, adapter.relabel, node.handle, generation)
+    await _label(world, chosen, generation)
     made = _order_of(world, spec, handles)
     where = place(world, spec, chosen)
     price = await price_of(world, spec.ask, where, first, made)
@@ -385,6 +381,17 @@ async def _adopt(
         f" {per_hour(price.micro_usd)}), made by an earlier run",
     )
     return record
+
+
+async def _label(world: World, nodes: Sequence[Node], generation: str) -> None:
+    """Writes the generation on machines of one provider that do not carry it, or are closed."""
+    provider = nodes[0].handle.provider
+    if not world.manifests[provider].capabilities.relabels:
+        return
+    adapter = await world.call(provider, world.adapter, provider)
+    for node in nodes:
+        if node.closed or node.label is None or node.label.generation != generation:
+            await repeated(world, provider, adapter.relabel, node.handle, generation)
 
 
 async def imported(world: World, provider: str, native_id: str) -> ClusterRecord | None:
@@ -439,5 +446,6 @@ async def exchange(world: World, record: ClusterRecord, found: ClusterRecord) ->
         f"{record.cluster}: a run that was cut short had placed it in {found.placement.where};"
         " that is kept, the rest released",
     )
+    await _label(world, found.machines, found.generation)
     rest = (*record.handles, *record.leftovers)
     return await release_previous(world, record, found, rest)

@@ -20,7 +20,7 @@ from providers.engine.reconcile.steps import STEPS, another_workload
 from providers.engine.runtime.accounts import home_of
 from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.lost import Lost, with_lost
-from providers.model.machine import GONE, is_foreign
+from providers.model.machine import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,13 +123,13 @@ def _with_leftovers(world: World, record: ClusterRecord, observation: Observatio
 
 
 async def _label(world: World, record: ClusterRecord, observation: Observation) -> None:
-    """Writes the generation on machines of the state that another run has taken over meanwhile:
-    else no delete would take them for its own.
+    """Writes the generation on machines of the state that another run has taken over meanwhile, or
+    has left half-made: else no delete would take them for its own.
     """
     taken = [
         node.handle
         for node in observation.nodes
-        if node.status != GONE and is_foreign(node.label, record.generation)
+        if node.status != GONE and not node.is_labelled(record.generation)
     ]
     if not taken or not world.manifests[record.provider].capabilities.relabels:
         return

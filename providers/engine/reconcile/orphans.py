@@ -55,8 +55,10 @@ def orphan_message(nodes: Sequence[Node]) -> str:
 
 
 def taken_over_message(nodes: Sequence[Node]) -> str:
-    """Why the cluster is not as it should be while its machines carry another run's label: no
-    delete would take them for its own.
+    """Why the cluster is not as it should be while its machines carry another run's label (no
+    delete would take them for its own), or nobody can log in to them.
     """
     names = ", ".join(node.name or node.handle.native_id for node in nodes)
+    if closed := next((node.closed for node in nodes if node.closed), ""):
+        return f"half-made: {names} is {closed}; the next `up` puts that right"
     return f"half-made: another run took {names} over; the next `up` labels it as this state's"

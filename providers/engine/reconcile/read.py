@@ -14,7 +14,6 @@ from providers.engine.reconcile.orphans import taken_over_message, with_orphans
 from providers.engine.reconcile.steps import STEPS
 from providers.engine.record import finished, to_release
 from providers.engine.termination.lost import with_lost
-from providers.model.machine import is_foreign
 
 if TYPE_CHECKING:
     from providers.engine.record import ClusterRecord
@@ -75,7 +74,7 @@ def _with_what_must_go(case: ReadCase, after: ClusterRecord) -> ClusterRecord:
         done = f"done ({_ended_with(after)}); " if finished(before) else ""
         case.report("info", f"{done}what is left of its machine is released by the next `up`")
         after = after._replace(to_release=True)
-    taken = [node for node in after.machines if is_foreign(node.label, before.generation)]
+    taken = [node for node in after.machines if not node.is_labelled(before.generation)]
     if taken and world.manifests[before.provider].capabilities.relabels:
         after = after._replace(reasons=(*after.reasons, taken_over_message(taken)))
     for each in case.observation.lost:

@@ -153,6 +153,22 @@ def test_an_account_without_room_for_a_group_is_told_so(rig) -> None:
     assert caught.value.scopes == (Scope("aws", REGION),)
 
 
+def test_a_machine_that_was_put_into_another_group_since_stays_there(rig) -> None:
+    """Whoever did that lets in whom he wants."""
+    (handle,) = rig.launched(candidate(A)).handles
+    (interface,) = made(rig)["NetworkInterfaces"]
+    mine = rig.boto("create_security_group", GroupName="mine", Description="-")["GroupId"]
+    rig.boto(
+        "modify_network_interface_attribute",
+        NetworkInterfaceId=interface["NetworkInterfaceId"],
+        Groups=[mine],
+    )
+    (node,) = rig.ec2.observe([handle])
+    assert (node.closed, node.detail) == ("", "running")
+    rig.ec2.relabel(handle, "gen2")
+    assert groups(made(rig)) == {"mine"}
+
+
 def test_a_group_of_ones_own_is_left_as_it_is(rig) -> None:
     ticket = rig.launched(candidate(A), options=(("security_group", places.made_up("sg", REGION)),))
     rig.ec2.relabel(ticket.handles[0], "gen2")
