@@ -160,6 +160,7 @@ def test_destroy_of_what_was_adopted_ends_the_unknown_order_too(killed) -> None:
     run(lab, operations.delete, record)
     assert lab.alive == []
     assert orders_open(lab) == ()
+    assert [each.provider for each in charges(lab)] == ["alpha"]
     assert all(each.ended_at for each in budget.of_journal(lab.world(), ["own"]))
 
 

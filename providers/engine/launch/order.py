@@ -243,6 +243,7 @@ class Purchase:
             and self.order.candidates[0].offer.term is None
         )
         for delay in (*DELAYS_S, None):
+            await self.world.turn(adapter.name)
             call = self.world.begin(adapter.submit, self.order)
             try:
                 ticket = await self.world.wait_for(adapter.name, call, creates=True)

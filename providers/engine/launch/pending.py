@@ -49,6 +49,7 @@ async def ended(
     of them have ended.
     """
     stops = {row.order.token: StopSignal(world, stop) for row in rows}
+    names = {row.order.token: row.provider for row in rows}
 
     async def one(row: OrderRow) -> tuple[OrderRow, Ended]:
         if world.journal.has_lost(row):
@@ -61,7 +62,7 @@ async def ended(
         winner = world.journal.win(rows[0].race, order.token)
         for token, each in stops.items():
             if token != winner:
-                each.beaten = f"{order.candidates[0].provider} had room before"
+                each.beaten = f"{names.get(winner, 'another provider')} had room before"
         return winner == order.token
 
     results = await together(*(one(row) for row in rows))

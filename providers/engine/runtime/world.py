@@ -14,11 +14,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from providers.engine.runtime import deadlines
+from providers.engine.runtime.pace import Pace
 from providers.errors import (
     GpusError,
     NotConfigured,
     OutcomeUnknown,
     Problem,
+    RateLimited,
     SpecError,
     Transient,
     Unclassified,
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 CALLS_AT_ONCE = 16
 HELD_AT_ONCE = 32
 """So many answers a cloud may hold at once: each takes a thread and a connection."""
+TURN_SLICE_S = 1.0
+"""A stop is noticed within so long, while a turn is waited for."""
 CALL_LIMIT_S = 120.0
 """Real seconds after which a single cloud call counts as lost. Every adapter sets shorter ones on
 its sockets; this is the last resort.
@@ -184,6 +188,7 @@ class World:
         self._journal: Journal | None = None
         self._drafted = False
         self._holds = threading.BoundedSemaphore(HELD_AT_ONCE)
+        self._paces: dict[str, Pace] = {}
         self._pool: ThreadPoolExecutor | None = None
 
     def is_played(self, provider: str, account: Account | None = None) -> bool:
@@ -358,7 +363,17 @@ class World:
         Every failure is of the error tree: what no adapter classified is Unclassified, a call that
         never ends is Transient.
         """
+        await self.turn(provider)
         return await self.wait_for(provider, self.begin(function, *arguments))
+
+    async def turn(self, provider: str) -> None:
+        """Waits until a provider may be asked again that has said that it is asked too often."""
+        if (pace := self._paces.get(provider)) is None:
+            return
+        wait_s = min(pace.turn(self.clock.now()), deadlines.left_s())
+        while wait_s > 0 and not self.stop.is_set():
+            await self.clock.sleep(min(wait_s, TURN_SLICE_S))
+            wait_s -= TURN_SLICE_S
 
     async def wait_for(self, provider: str, future: Future[T], *, creates: bool = False) -> T:
         """As `call`, of a call already begun. One that `creates` and never ends is OutcomeUnknown;
@@ -381,6 +396,8 @@ class World:
             ) from error
         except GpusError as error:
             answered = not isinstance(error, (Transient, OutcomeUnknown))
+            if isinstance(error, RateLimited):
+                self._paces.setdefault(provider, Pace()).refused(self.clock.now())
             raise
         except Exception as error:
             if self.name == REHEARSAL and _is_sqlite(error):
@@ -394,6 +411,8 @@ class World:
             ) from error
         else:
             answered = True
+            if provider in self._paces:
+                self._paces[provider].answered()
             return result
         finally:
             deadlines.waited(time.monotonic() - began, answered=answered)

@@ -88,9 +88,7 @@ async def end(world: World, record: ClusterRecord) -> None:
     async def ended(
         adapter: Cloud, there: Sequence[Handle], pending: Sequence[order_table.OrderRow]
     ) -> None:
-        remainders.extend(
-            [await abandon(world, adapter, entry.order, entry.ticket) for entry in pending]
-        )
+        remainders.extend([await _abandoned(world, adapter, entry) for entry in pending])
         try:
             own, taken = await _own(world, adapter, record, there)
         except CloudError as error:
@@ -108,12 +106,19 @@ async def end(world: World, record: ClusterRecord) -> None:
     prices = [price for price in (record.price.micro_usd, *asked) if price is not None]
     raise_left(record.cluster, remainders, max(prices, default=None))
     world.journal.release(*which, world.clock.now())
-    for entry in entries:
-        if entry.order.label.generation != record.generation:
-            why = "another order was first"
-            world.journal.settled(entry.order.token, order_table.RELEASED, world.clock.now(), why)
     if record.placement.capacity == BLOCK and world.clock.now() < record.ends_at:
         world.report("warning", f"{record.cluster}: {kept_paid('the block that it ran in')}")
+
+
+async def _abandoned(world: World, adapter: Cloud, entry: order_table.OrderRow) -> Remainder:
+    """Ends an order that was never settled. Of two at once it is written down what it had made:
+    that was paid for.
+    """
+    left = await abandon(world, adapter, entry.order, entry.ticket)
+    if entry.race and left.clean:
+        token, made, now = entry.order.token, left.deleted or entry.handles, world.clock.now()
+        world.journal.settled(token, order_table.RELEASED, now, "deleted", made)
+    return left
 
 
 async def _own(
@@ -190,7 +195,7 @@ async def end_all(
                     f"{entry.order.label.cluster}: an order at {entry.provider} was never settled;"
                     " finding out what became of it",
                 )
-                remainders.append(await abandon(world, adapter, entry.order, entry.ticket))
+                remainders.append(await _abandoned(world, adapter, entry))
             with nullcontext() if entries else looking(world.name):
                 nodes = await repeated(world, adapter.name, adapter.find, owner)
         except CloudError as error:
