@@ -34,9 +34,9 @@ _WORK = 67
 """How much is said of what runs: one line of 80 columns."""
 _OTHERS = (2, 1, 0)
 """How many other providers' best places are shown where there are too many lines."""
-_PRICED, _READY, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 3, 6
-_LEFT_OUT_TOO = 4
-_RANKS = {"spot": 0, "left alone": 4, "not at": 5, "suspect": 5}
+_PRICED, _RUNS, _SMALLER, _NOTE = 0, 1, 2, 6
+_LEFT_OUT_TOO = 3
+_RANKS = {"spot": 0, "left alone": 3, "not at": 5, "suspect": 5}
 """What stands there only if there is room, the least number first; everything else always does."""
 
 
@@ -121,9 +121,10 @@ def _bought(
     chosen = next(row for row in summary.per_provider if row.candidate is best)
     notes = sorted(chosen.notes, key=urgency)
     yield from _purchase(buys, plan, best)
+    if likely := outlook.likely(plan):
+        yield _Row("likely", likely)
+    yield from _worst(plan, best)
     yield from (_Row(_STOPS, text) for text in notes if urgency(text) == STOPS)
-    if ready := outlook.ready(plan):
-        yield _Row("ready", ready, _READY)
     if after := _next(plan, summary):
         yield _Row("if sold out", after)
     told = plan.candidates[:2]
@@ -162,17 +163,22 @@ def _kept(plan: Plan, current: CurrentCost, best: Candidate) -> Iterator[_Row]:
     if current.kept is not None:
         yield _Row(*current.kept)
     yield from _purchase(current.bought_if, plan, best)
+    yield from _worst(plan, best)
     yield from (_Row(*fact) for fact in current.facts)
     yield from (_Row("warning", text) for text in plan.warnings)
 
 
 def _purchase(name: str, plan: Plan, best: Candidate) -> Iterator[_Row]:
-    """The first place, its price, and the most that it may come to."""
+    """The first place and its price."""
     size = names.told_apart(best.gpu_type)
     yield _Row(name, f"{place_text(best)}{f', {size} per GPU' if size else ''}")
     yield _Row("price", _price(plan.ask, best) + _more(best))
     if best.capacity == SPOT:
         yield _Row("spot", outlook.taken_back(best))
+
+
+def _worst(plan: Plan, best: Candidate) -> Iterator[_Row]:
+    """The most that it may come to."""
     dearest = max(plan.candidates, key=lambda each: each.micro_usd or 0)
     if dearest.micro_usd != best.micro_usd:
         yield _Row("at worst", f"{_price(plan.ask, dearest, short=True)}: {_place(dearest)}")
@@ -200,11 +206,11 @@ def _price(ask: Ask, candidate: Candidate, *, short: bool = False) -> str:
 
 
 def _more(candidate: Candidate) -> str:
-    """`; each node $3.24/h; not in it: egress`: what one of several costs, and what is left out."""
+    """`; each node $3.24/h, plus egress`: what one of several costs, and what is left out."""
     offer = candidate.offer
     one = f"; each node {per_hour(offer.node_micro_usd)}" if candidate.nodes > 1 else ""
     without = offer.left_out.replace("; ", ", ")
-    return f"{one}; not in it: {without}" if without else one
+    return f"{one}, plus {without}" if without else one
 
 
 def _passed_over(plan: Plan, chosen: int) -> str:

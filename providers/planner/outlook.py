@@ -1,4 +1,4 @@
-"""The expectation of a plan in words: the wait for the screen, and the arithmetic. Pure."""
+"""The expectation of a plan in words: one row for the screen, and its arithmetic. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _SURE = 0.99
 """From here on a chance is not told in the row."""
 
 
-def ready(plan: Plan) -> str:
-    """How long until it runs: `in 5m (a guess)`, or `in 2s if there is room (91%, in rehearsal)`;
-    empty where there is one place and nothing was measured there.
+def likely(plan: Plan) -> str:
+    """What it will probably cost, and how long until it runs: `$10.05/h, ready in 5m (a guess)`, or
+    `ready in 2s if there is room (91%, in rehearsal)`; empty where there is one place and nothing
+    was measured there.
     """
     found = plan.expected
     if found is None or (len(plan.candidates) == 1 and not measured(plan, found)):
@@ -41,7 +42,7 @@ def ready(plan: Plan) -> str:
         else "by your tries"
     )
     room = f" if there is room ({found.chance:.0%}, {by})" if found.chance < _SURE else f" ({by})"
-    return f"in {_time(found.seconds)}{room}"
+    return f"{per_hour(round(found.micro_usd))}, ready in {_time(found.seconds)}{room}"
 
 
 def _by_calendar(found: Expected) -> bool:

@@ -48,8 +48,8 @@ def test_the_choice_the_price_the_worst_and_the_other_providers_are_told() -> No
     assert rows(text)[1:] == [
         "buys",
         "price",
+        "likely",
         "at worst",
-        "ready",
         "if sold out",
         "elsewhere",
         "change",
@@ -218,7 +218,7 @@ def test_what_there_is_no_room_for_is_counted() -> None:
     made = make(ask, table(OFFERS), BOTH, noted=lambda _: noted)
     text = brief.as_text(made, 80, title="train", current=CurrentCost(0), details="x")
     assert len(text.splitlines()) <= 12
-    assert rows(text)[1:6] == ["buys", "price", "at worst", "ready", "if sold out"]
+    assert rows(text)[1:6] == ["buys", "price", "likely", "at worst", "if sold out"]
     assert "change" in rows(text)
     assert text.endswith("x (5 more notes)")
 

@@ -106,19 +106,20 @@ def test_a_place_that_refuses_for_long_comes_later_by_rank_expected() -> None:
     assert plan([slow, DEAR], tries).candidates[0].zone == "us-east1-b"
     moved = plan([slow, DEAR], tries, rank=EXPECTED)
     assert moved.candidates[0].zone == "us-west1-a"
-    assert "ready       in 55m if there is room (15%, by your tries)" in brief.as_text(
-        plan([slow, DEAR], tries), 80
+    assert (
+        "likely      $20.00/h, ready in 55m if there is room (15%, by your tries)"
+        in brief.as_text(plan([slow, DEAR], tries), 80)
     )
 
 
 def test_the_row_says_what_is_assumed_and_the_details_have_the_arithmetic() -> None:
-    """The wait on the screen, none for one place of which nothing is known; each place with its
+    """One row on the screen, none for one place of which nothing is known; each place with its
     chances, its price and its times, and what they come to; the same as data.
     """
     made = plan([CHEAP, DEAR])
     shown = brief.as_text(made, 80)
-    assert "ready       in 4m if there is room (91%, a guess)" in shown and "$12.31" not in shown
-    assert "ready " not in brief.as_text(plan([CHEAP]), 80)
+    assert "likely      $12.31/h, ready in 4m if there is room (91%, a guess)" in shown
+    assert "likely" not in brief.as_text(plan([CHEAP]), 80)
     text = " ".join(render.as_text(made, 80).split())
     assert "expected about $12.31/h in 4m, if one of 2 places has room (91.0%)" in text
     assert (
@@ -142,7 +143,8 @@ def test_tries_made_in_rehearsal_are_not_shown_as_if_they_predict() -> None:
             ABLE,
             tried=Tried(own, NOW, rehearsed=rehearsed),
         )
-        assert f"ready       in 2s if there is room (87%, {said})" in brief.as_text(made, 80)
+        row = f"$10.00/h, ready in 2s if there is room (87%, {said})"
+        assert f"likely      {row}" in brief.as_text(made, 80)
         text = " ".join(render.as_text(made, 80).split())
         assert ("the tries were made in rehearsal" in text) is rehearsed and "(by 1 try)" in text
 
@@ -169,7 +171,7 @@ def test_a_place_that_begins_at_its_own_time_has_no_expectation() -> None:
     choice = Choice("H100", 8, capacity=(Capacity(BLOCK),))
     blocks = [offer(zone=zone, capacity=BLOCK, usd=9) for zone in ("us-east1-b", "us-east1-c")]
     made = make(Ask((choice,)), table(blocks), able)
-    assert len(made.candidates) == 2 and "ready " not in brief.as_text(made, 80)
+    assert len(made.candidates) == 2 and "likely" not in brief.as_text(made, 80)
     assert "unknown: a capacity block begins at its own time" in render.as_text(made)
     assert render.as_json(made)["summary"]["expected"] is None
     other = Tried().chance(offer(capacity="of-a-provider-s-own"))
