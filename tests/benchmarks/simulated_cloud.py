@@ -9,16 +9,19 @@ adapter. Time is the world's clock, which each call moves by what it takes.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING
 
 from providers.adapters.aws import MANIFEST as AWS_MANIFEST
-from providers.adapters.aws import creation
+from providers.adapters.aws import creation, optin
 from providers.adapters.aws import errors as aws_errors
 from providers.adapters.aws import grouping as aws_grouping
 from providers.adapters.gcp import MANIFEST as GCP_MANIFEST
 from providers.adapters.gcp import errors as gcp_errors
 from providers.adapters.gcp import grouping as gcp_grouping
+from providers.catalog.offers import load
 from providers.errors import NoCapacity, QuotaExceeded
+from providers.model.ask import ON_DEMAND
 from providers.model.machine import (
     GONE,
     PENDING,
@@ -158,8 +161,9 @@ class SimulatedCloud:
         """What precedes the creating call.
 
         EC2 is asked which regions are enabled (once); for zones, network and group, quota and
-        image, side by side (once a region). A fleet's template is made once a launch and region
-        (`surroundings.around`, `kept`). Google is asked for the region's zones, once.
+        image, side by side (once a region). Where the order needs a fleet, its template is made once
+        a launch and region (`surroundings.around`, `kept`). Google is asked for the region's zones,
+        once.
         """
         region = pools[0].region
         if region not in self._looked:
@@ -170,7 +174,9 @@ class SimulatedCloud:
             return
         if not any(self._market.has_quota(pool) for pool in pools):
             raise aws_errors.beyond_quota(0.0, creation.context_of(order))
-        if len(pools) > 1 and region not in self._templates:
+        zones = sold_in(region, pools[0].machine_type)
+        spreads = aws_grouping.spreads(order) and aws_grouping.covers(order.candidates, zones)
+        if len(pools) > 1 and not spreads and region not in self._templates:
             self._templates.add(region)
             self._changes(1)
 
@@ -294,6 +300,21 @@ class SimulatedCloud:
             self._market.creates += calls
         else:
             self._call(calls)
+
+
+@cache
+def sold_in(region: str, machine_type: str) -> tuple[str, ...]:
+    """The zones of the region in which EC2 has the type, by the bundled catalog; no Local Zones,
+    which an account has to enable.
+    """
+    offers = load()
+    return tuple(
+        offer.zone
+        for offer in map(offers.offer, range(len(offers)))
+        if (offer.provider, offer.region, offer.machine_type, offer.capacity)
+        == (AWS, region, machine_type, ON_DEMAND)
+        and not optin.zone_group(region, offer.zone)
+    )
 
 
 def _pool(candidate: Candidate) -> Pool:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tests.crash.kills_cli import POLL_S, Clone, Run, asleep, awake, kill
 from tests.crash.kills_moments import (
     CREATE,
-    CREATE_SEVERAL,
     HELD_S,
     LONG_S,
     MOMENTS,
@@ -156,10 +155,7 @@ class Experiment:
         """Runs the command and cuts it short at the moment; checks what must hold right after,
         before any recovery.
         """
-        create = (
-            self.step.create
-            or (CREATE_SEVERAL if self.step.nodes > 1 else CREATE)[self.point.cloud]
-        )
+        create = self.step.create or CREATE[self.point.cloud]
         watch, what = Watch(self.clone, self.point.cloud, create), MOMENTS[moment]
         what.arm(watch)
         if who in ORDERLY and moment in WALKING:

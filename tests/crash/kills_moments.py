@@ -36,12 +36,11 @@ SEARCH = "instances.aggregatedList"
 """Google Cloud's, which the Ownership's delete asks whatever the stack's own cloud is."""
 CREATE = {
     "gcp": "*nstances.*nsert",
-    "aws": "ec2.CreateFleet",
+    # CreateFleet or RunInstances: which one depends on what the order may choose among.
+    "aws": "ec2.[CR][ru]*[cl]e*[st]",
     "modal": "SandboxCreate",
     "clore": "create_order",
 }
-CREATE_SEVERAL = {**CREATE, "aws": "ec2.RunInstances"}
-"""The same of several machines at once."""
 DELETE = {
     "gcp": "instances.delete",
     "aws": "ec2.TerminateInstances",

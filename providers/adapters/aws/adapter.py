@@ -369,7 +369,7 @@ class Ec2(
         the account has enabled.
 
         Raises when one region can't be asked: absence would be a guess. Asked for everything of an
-        owner, it tidies regions that hold none of his machines but still his security group.
+        owner, it tidies regions that hold none of his machines but still helpers of them.
         """
         if self._untouched():
             return []

@@ -12,6 +12,7 @@ from providers.adapters.aws import machines
 from providers.adapters.aws.blocks import block_notes
 from providers.adapters.aws.demands import check_demands, several, timed_idle, wants_efa
 from providers.adapters.aws.first_boot import user_data
+from providers.adapters.aws.grouping import covers
 from providers.adapters.aws.host import DEFAULT_DISK_GIB
 from providers.adapters.aws.options import read as read_options
 from providers.adapters.aws.region_facts import (
@@ -65,7 +66,7 @@ class Call(NamedTuple):
 
 def creating_call(order: Order, around: Around) -> Call:
     """The call that makes all of the order's nodes in one zone, or none: RunInstances for one pool,
-    a fleet for a machine from one of several.
+    and for one type in all zones of a region, a fleet for a machine from one of several pools.
 
     Raises Unsupported where the order cannot be said to EC2: a Spot machine that is to be kept
     after its ttl, EFA on a type without it, zones without a subnet.
@@ -87,7 +88,9 @@ def creating_call(order: Order, around: Around) -> Call:
         raise refused
     reserved_kind = order.candidates[0].capacity in (RESERVATION, BLOCK)
     if len(usable) == 1 or several(order) or reserved_kind:
-        return _run(order, usable[0], options, around)
+        return _run(order, usable[:1], options, around)
+    if covers(usable, around.sold_in):
+        return _run(order, usable, options, around)
     return _fleet(order, usable, options, around)
 
 
@@ -246,9 +249,11 @@ def _fleet(order: Order, candidates: Sequence[Candidate], options: Options, arou
     )
 
 
-def _run(order: Order, candidate: Candidate, options: Options, around: Around) -> Call:
-    """All nodes in one zone, or none (`MinCount` = `MaxCount`)."""
-    count = len(order.node_names)
+def _run(order: Order, candidates: Sequence[Candidate], options: Options, around: Around) -> Call:
+    """All nodes in one zone, or none (`MinCount` = `MaxCount`). Of several candidates, which are
+    alike, EC2 chooses the zone.
+    """
+    candidate, count = candidates[0], len(order.node_names)
     body = {
         **_machine(order, options, around),
         "InstanceType": candidate.machine_type,
@@ -260,7 +265,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
     if script := user_data(order.setup, order.candidates[0].region, alone=not several(order)):
         body["UserData"] = script  # the client encodes it, here and only here
     subnet = options.subnet(candidate.zone)
-    placement = {} if subnet else dict(_where(candidate, around))
+    placement = {} if subnet or len(candidates) > 1 else dict(_where(candidate, around))
     if wants_efa(order, candidate, options):
         subnet = subnet_of(candidate.zone, options, around)
         placement = {}
@@ -306,7 +311,7 @@ def _run(order: Order, candidate: Candidate, options: Options, around: Around) -
     return Call(
         RUN,
         candidate.region,
-        (candidate,),
+        tuple(candidates),
         body,
         None,
         _notes(order.setup, candidate, options, len(order.node_names)),

@@ -1,16 +1,19 @@
-"""Which candidates may share one creating call. Pure."""
+"""Which candidates may share one creating call, and which of them are a region's all. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from providers.adapters.aws import machines
-from providers.model.ask import SPOT
+from providers.adapters.aws import machines, optin
+from providers.adapters.aws.region_facts import options_of
+from providers.model.ask import ON_DEMAND, SPOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from providers.model.machine import Order
     from providers.model.offer import Candidate
+
 MOST_OVERRIDES = 50
 """Of one fleet. EC2's own limit is higher; a region has fewer zones times types for one ask."""
 
@@ -53,3 +56,27 @@ def group(candidates: Sequence[Candidate]) -> int:
             break
         seen.add(pool)
     return max(1, len(seen))
+
+
+def spreads(order: Order) -> bool:
+    """Whether EC2 may choose the zone of an order, if its zones are all that the region has: one
+    machine of one type on demand, at one price, in no network of the user's.
+
+    A run that names no zone is answered with a machine from any zone that has one: EC2's own
+    refusals of a zone recommend it, and one of such a run speaks of all zones (fedora-copr/copr
+    #3279, danvk/mapsnap#432, read 2026-11-29). It needs no launch template, which a fleet does.
+    """
+    first, options = order.candidates[0], options_of(order)
+    return (
+        first.capacity == ON_DEMAND
+        and len(order.candidates) > 1
+        and len(order.node_names) == 1
+        and not (order.joins or options.subnets or options.efa or options.placement_group)
+        and len({(each.machine_type, each.micro_usd) for each in order.candidates}) == 1
+        and not any(optin.zone_group(each.region, each.zone) for each in order.candidates)
+    )
+
+
+def covers(candidates: Sequence[Candidate], zones: Collection[str]) -> bool:
+    """Whether these candidates are in every one of these zones, and there are some."""
+    return bool(zones) and {each.zone for each in candidates}.issuperset(zones)

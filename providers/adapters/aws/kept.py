@@ -4,7 +4,7 @@ owner's security group and the launch templates of its fleets.
 Owns their making, once, and their removal: when the launch has ended, and the group, where
 machines are, with the last of them. The group is made when there are machines to put into it, see
 `admission`. Both are found by name and tag, so what a killed process left is used, or removed, by
-the next one. The group goes last: where it is, there may be more. None of it costs anything.
+the next one. None of it costs anything.
 """
 
 from __future__ import annotations
@@ -250,18 +250,20 @@ class Kept:
                 old = self._now() - item["CreateTime"].timestamp() > TEMPLATE_S
                 if item["LaunchTemplateName"] not in used and (old or machines == []):
                     self._drop(region, item)
-            for item in (
-                self._owned("describe_placement_groups", "PlacementGroups", region, owner) or ()
-            ):
+            for item in self._placement_groups(region, owner):
                 self.attempt("delete_placement_group", region, GroupName=item["GroupName"])
             if machines == [] and not here.launches:
                 self._drop_groups(region, owner, self._groups(region, owner), machines)
 
     def tidy_empty(self, region: str, owner: str) -> None:
-        """Tidies a region that holds none of the owner's machines, if his security group is still
-        there. One call where it is not.
+        """Tidies a region that holds none of the owner's machines, if anything of his is still
+        there. Three calls where nothing is.
         """
-        if self._groups(region, owner):
+        if (
+            self._groups(region, owner)
+            or any(self._templates(region, owner))
+            or self._placement_groups(region, owner)
+        ):
             self.tidy(region, owner)
 
     def attempt(self, operation: str, region: str, **parameters: Any) -> None:
@@ -301,6 +303,9 @@ class Kept:
 
     def _groups(self, region: str, owner: str) -> list[dict[str, Any]]:
         return self._owned("describe_security_groups", "SecurityGroups", region, owner) or []
+
+    def _placement_groups(self, region: str, owner: str) -> list[dict[str, Any]]:
+        return self._owned("describe_placement_groups", "PlacementGroups", region, owner) or []
 
     def _owned(
         self, operation: str, key: str, region: str, owner: str, *more: dict[str, Any]

@@ -42,7 +42,8 @@ class Around(NamedTuple):
     enabled (empty: not known), `subnets` the default ones by zone id; `zone_names` is empty where
     the client's API model takes zone ids, else this account's names by id. `groups` is empty where
     the owner's security group is not there yet. `placement_group` is that of the machines which the
-    order joins.
+    order joins. `sold_in` are the zones in which EC2 has the type of an order whose zone it may
+    choose; empty for any other.
     """
 
     image: Image
@@ -52,6 +53,7 @@ class Around(NamedTuple):
     zone_names: tuple[tuple[str, str], ...] = ()
     reservation: Reservation | None = None
     placement_group: str = ""
+    sold_in: tuple[str, ...] = ()
 
 
 def options_of(order: Order) -> Options:

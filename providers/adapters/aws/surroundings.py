@@ -10,13 +10,20 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from providers.adapters.aws import demands, optin, region_facts, reservations, tagging
+from providers.adapters.aws import (
+    demands,
+    grouping,
+    optin,
+    region_facts,
+    reservations,
+    tagging,
+)
 from providers.adapters.aws.error_codes import OWN
 from providers.adapters.aws.errors import PROVIDER, Context
 from providers.adapters.aws.kept import Kept
 from providers.adapters.aws.nodes import machines_of, parse
 from providers.adapters.aws.quotas import Quotas
-from providers.errors import NotEnabled, Unsupported
+from providers.errors import CloudError, NotEnabled, Unsupported
 from providers.model import foreign
 from providers.model.place import Scope
 
@@ -25,12 +32,11 @@ if TYPE_CHECKING:
 
     from providers.adapters.aws.client import Client
     from providers.adapters.aws.options import Options
-    from providers.errors import CloudError
     from providers.model.machine import Order
 
 IMAGE_S = 3_600.0
 """How long an image's name is believed: AWS moves the parameter with each release."""
-READS_AT_ONCE = 4
+READS_AT_ONCE = 5
 NETWORK_S = 3_600.0
 """How long the default VPC and its subnets are believed to be the same."""
 T = TypeVar("T")
@@ -140,6 +146,7 @@ class Surroundings:
             zones_there = pool.submit(self.zone_ids, region)
             image = pool.submit(self.image, region, options, _architecture(order))
             groups = pool.submit(self._groups, order, options, context)
+            sold_in = pool.submit(self._sold_in, order)
             quota.result()
             ids = zones_there.result()
             reservation = (
@@ -150,6 +157,7 @@ class Surroundings:
             ):  # not in every region: there nothing is made
                 image.result()
             named = groups.result()
+            where = tuple(zone for zone in sold_in.result() if zone in ids.values())
         booted = image.result()
         by_id = self._client.takes(
             "CreateFleet", "LaunchTemplateConfigs", "Overrides", "AvailabilityZoneId"
@@ -173,6 +181,7 @@ class Surroundings:
             () if by_id else tuple((zone_id, name) for name, zone_id in ids.items()),
             reservation,
             joined,
+            where,
         )
 
     def _remembered(self, key: tuple[str, ...], look: Callable[[], T]) -> T:
@@ -185,6 +194,38 @@ class Surroundings:
         with self._lock:
             self._networks[key] = (self._now(), found)
         return found
+
+    def _sold_in(self, order: Order) -> tuple[str, ...]:
+        """The zones in which EC2 has the type of an order whose zone it may choose. One call,
+        remembered for an hour; for one order always the same, since its call has to be. Empty where
+        EC2 does not tell.
+        """
+        first = order.candidates[0]
+        if not grouping.spreads(order):
+            return ()
+
+        def look() -> tuple[str, ...]:
+            context = Context(f"aws {first.region}: looking for {first.machine_type}", first.region)
+            wanted = [{"Name": "instance-type", "Values": [first.machine_type]}]
+            pages = self._client.pages(
+                "describe_instance_type_offerings",
+                context,
+                LocationType="availability-zone-id",
+                Filters=wanted,
+            )
+            return tuple(
+                str(item["Location"])
+                for page in pages
+                for item in page.get("InstanceTypeOfferings") or ()
+            )
+
+        def told() -> tuple[str, ...]:
+            try:
+                return self._remembered(("zones", first.region, first.machine_type), look)
+            except CloudError:
+                return ()
+
+        return self._remembered(("order", order.token), told)
 
     def _default_subnets(self, region: str, context: Context) -> tuple[tuple[str, str], ...]:
         """(zone id, subnet) of each default subnet. One call, remembered for an hour."""

@@ -128,13 +128,16 @@ def test_the_stand_in_starts_another_machine_if_nobody_cancels(rig) -> None:
 
 
 def test_what_a_dead_run_left_is_tidied_by_a_search_for_its_owner(rig) -> None:
-    """A group and a template without any machine go when everything of the owner is looked for, but
-    not what a launch of this process still uses.
+    """A template, or a group, without any machine goes when everything of the owner is looked for,
+    but not what a launch of this process still uses.
     """
     rig.store.set_stock("aws", "", "p5.48xlarge", "", 0)
     with pytest.raises(NoCapacity):
         rig.ec2.submit(order(candidate(), candidate(B)))
     assert rig.ec2.find("own1") == [] and [len(each) for each in rig.left()] == [0, 1, 0, 0]
+    assert rig.adapter().find("own1") == [] and rig.left() == NOTHING
+    with pytest.raises(NoCapacity):
+        rig.ec2.submit(order(candidate(), candidate(B), disk_gib=300))
     rig.ec2.launch_ended("own1", "train", [REGION])
     assert rig.left() == NOTHING
     owner = [{"Key": "gpus-owner", "Value": "own1"}]

@@ -78,6 +78,28 @@ def test_one_fleet_serves_a_regions_run_in_the_plans_order(rig) -> None:
     ) == (B, "p5.48xlarge") and rig.count("CreateFleet") == 1
 
 
+def test_one_type_in_every_zone_of_a_region_is_one_run_without_a_zone(rig) -> None:
+    """EC2 takes the zone that has one; refused, it speaks of all of them. Nothing stands beside it.
+    The zone that was acquired is told. Without a zone of the region, or where EC2 does not tell in
+    which ones the type is, it is a fleet.
+    """
+    zones = [zone for zone in places.names(REGION).values() if places.has(zone, "p5.48xlarge")]
+    wanted = [candidate(zone) for zone in zones]
+    rig.store.set_stock("aws", "", "p5.48xlarge", "on-demand", 0)
+    with pytest.raises(NoCapacity) as caught:
+        rig.ec2.submit(order(*wanted))
+    assert {scope.zone for scope in caught.value.scopes} == set(zones)
+    assert [each.method for each in rig.store.mutations()] == ["ec2.RunInstances"]
+    rig.store.set_stock("aws", zones[1], "p5.48xlarge", "on-demand", 1)
+    assert rig.launched(*wanted).placed.zone == zones[1] and rig.count("CreateFleet") == 0
+    rig.store.set_stock("aws", "", "p5.48xlarge", "on-demand", 9)
+    rig.launched(*wanted[1:], generation="gen2")
+    rig.store.add_fault("aws", "ec2.DescribeInstanceTypeOfferings", "forbidden", times=None)
+    later = rig.adapter()
+    rig.done(later, later.submit(order(*wanted, generation="gen3")))
+    assert (rig.count("RunInstances"), rig.count("CreateFleet")) == (2, 2)
+
+
 def test_what_is_around_an_order_is_made_once_a_launch(rig) -> None:
     """The launch template is kept from one order to the next, refused or lost, and from one pool to
     several, and goes when the launch has ended. The group is made when there is a machine.

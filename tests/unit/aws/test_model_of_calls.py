@@ -6,12 +6,12 @@ import pytest
 
 from providers.errors import NoCapacity
 from tests.benchmarks.market import BASE, Market
-from tests.benchmarks.simulated_cloud import AWS, START, SimulatedCloud
+from tests.benchmarks.simulated_cloud import AWS, START, SimulatedCloud, sold_in
 from tests.unit.aws.rig import REGION, A, B, candidate, order
 from tests.virtual_time import VirtualClock
 
 
-@pytest.mark.parametrize("zones", [(A,), (A, B)])
+@pytest.mark.parametrize("zones", [(A,), (A, B), sold_in(REGION, "p5.48xlarge")])
 @pytest.mark.parametrize("share", [0.01, 0.99])
 def test_model_counts_the_calls_that_the_adapter_makes(rig, zones, share) -> None:
     """A launch in a region, and its end: of two orders that are refused, or one that is granted."""

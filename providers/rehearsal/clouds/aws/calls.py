@@ -151,6 +151,7 @@ HANDLERS: dict[str, dict[str, Callable[[Call], Json]]] = {
         "GetSpotPlacementScores": capacity_calls.placement_scores,
         "DescribeRegions": things.regions,
         "DescribeAvailabilityZones": things.zones,
+        "DescribeInstanceTypeOfferings": things.type_offerings,
         "DescribeImages": things.images,
         "DescribeVpcs": things.vpcs,
         "DescribeSubnets": things.subnets,

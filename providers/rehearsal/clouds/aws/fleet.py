@@ -34,10 +34,12 @@ def run_instances(call: Call) -> Json:
         if wanted.zone
         else [wanted._replace(zone=zone) for zone in places.names(call.region).values()]
     )
-    refused: Refusal | None = None
+    refusals: list[Refusal] = []
     for option in options:
         refused = launch.refusal(call.rows, option, least)
-        if refused is None:
+        if refused is not None:
+            refusals.append(refused)
+        else:
             count = next(
                 number
                 for number in range(most, least - 1, -1)
@@ -55,8 +57,8 @@ def run_instances(call: Call) -> Json:
                 "OwnerId": ACCOUNT,
                 "Instances": [body(call.rows, item) for item in made],
             }
-    assert refused is not None
-    raise refused
+    # Of zones that EC2 may choose among, those that have not the type say nothing.
+    raise min(refusals, key=lambda each: each.code == "Unsupported")
 
 
 def create_fleet(call: Call) -> Json:

@@ -69,6 +69,25 @@ def zones(call: Call) -> Json:
     }
 
 
+def type_offerings(call: Call) -> Json:
+    """Which instance types are in which of the account's zones."""
+    if call.given.get("LocationType") != "availability-zone-id":
+        raise Refusal(400, "InvalidParameterValue", "This stand-in tells offerings by zone id.")
+    found = [
+        {"InstanceType": kind, "LocationType": "availability-zone-id", "Location": zone}
+        for zone in places.names(call.region).values()
+        for kind in sorted(places.known_types())
+        if places.has(zone, kind)
+    ]
+    fields = {
+        "instance-type": lambda item: [item["InstanceType"]],
+        "location": lambda item: [item["Location"]],
+    }
+    return filters.paged(
+        {"InstanceTypeOfferings": filters.chosen(found, call.given, fields)}, call.given
+    )
+
+
 def vpcs(call: Call) -> Json:
     """The default VPC."""
     found = [
