@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from providers.adapters.aws.surroundings import Surroundings
     from providers.model.machine import Order, Ticket
 
+_RIGHTS = (
+    "ec2:CreateSecurityGroup, AuthorizeSecurityGroupIngress, AuthorizeSecurityGroupEgress and"
+    " ModifyNetworkInterfaceAttribute"
+)
+
 
 def of(instances: Iterable[Mapping[str, Any]], context: Context) -> Delivery:
     """These machines as a delivery."""
@@ -91,7 +96,8 @@ def _admitted(
             raise
         raise of(made, context).half_made(
             error.code,
-            f"it may not be put into its security group ({error})",
+            f"they may not be put into their security group ({error.code}: allow {_RIGHTS}, or name"
+            " one in options.aws.security_group)",
             (Scope(PROVIDER),),
         ) from error
 
