@@ -1,5 +1,7 @@
 """The server of an API of Google's in a rehearsal: its requests, checked by the API's own document,
 and its answers. Owns Server and Cloud.
+
+The log's verb is GET for a call that only reads, whatever it is on the wire.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 HOLD_S, HOLD_STEP_S = 120.0, 0.05
 """`zoneOperations.wait` answers after two minutes at the latest, in real seconds; between looks."""
+_READS = frozenset({"advice.capacity"})
+"""What is asked by POST and changes nothing."""
 
 
 class Request(NamedTuple):
@@ -83,7 +87,8 @@ class Server(Loopback):
             self.store.log(self.cloud.provider, verb, name, parts.path, refusal.status)
             return reply(refusal.status, self.cloud.told(refusal))
         self._hold(name, path)
-        logged = Logged(self.cloud.provider, verb, name, parts.path)
+        shown = "GET" if name in _READS else verb
+        logged = Logged(self.cloud.provider, shown, name, parts.path)
         begin = partial(self._begin, method, path, query, body if method.request else {})
         return serve(self.store, logged, begin)
 
