@@ -8,6 +8,7 @@ Google's packages come in through `client` only. Must not import the engine.
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,7 @@ class Vertex(OwnAccount):
         self._sleep = sleep
         self._second_look_s = second_look_s
         self._untouched = untouched
+        self._ending = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -379,19 +381,20 @@ class Vertex(OwnAccount):
 
     def delete(self, handle: Handle) -> None:
         """Cancels a job that is not over; of one that is, deletes the record, which is all that is
-        left of it.
+        left of it. One at a time: several machines are one job, which is cancelled once.
         """
         name, region, _ = native.parse(handle)
         context = Context(
             f"vertex {region}: releasing job {name.rsplit('/', 1)[-1]}", self.client.project
         )
-        job = self._get(name, context)
-        if job is None or native.state(job) == native.CANCELLING:
-            return
-        if native.state(job) not in native.FINAL:
-            self._cancel(name, context)
-        elif native.state(job) != native.CANCELLED or not self._memory.released(name):
-            self.client.get(lambda s: _jobs(s).delete(name=name), context)
+        with self._ending:
+            job = self._get(name, context)
+            if job is None or native.state(job) == native.CANCELLING:
+                return
+            if native.state(job) not in native.FINAL:
+                self._cancel(name, context)
+            elif native.state(job) != native.CANCELLED or not self._memory.released(name):
+                self.client.get(lambda s: _jobs(s).delete(name=name), context)
 
     def _cancel(self, name: str, context: Context) -> None:
         self._memory.release(name)
