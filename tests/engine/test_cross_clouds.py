@@ -188,6 +188,29 @@ def test_machines_that_may_not_be_put_into_their_group_are_released(walk) -> Non
     assert machines() == [] and w.calls("ec2.CreateFleet") + w.calls("ec2.RunInstances") == 1
 
 
+def test_what_a_killed_run_left_and_may_not_be_let_in_is_released(walk, monkeypatch) -> None:
+    """No other machine is bought at EC2 either; without a journal of it, too."""
+    w = walk(regions=("us-east-1",))
+    w.store.set_stock("gcp", "", "a3-highgpu-8g", "", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ec2, "poll", Mock(side_effect=Killed))
+        with pytest.raises(Killed):
+            w.create()
+    forget(w)
+    w.store.add_fault("aws", "ec2.ModifyNetworkInterfaceAttribute", "forbidden", times=None)
+    with pytest.raises(AllFailed, match="security group"):
+        w.create("gen2")
+    assert machines() == [] and w.calls("ec2.CreateFleet") + w.calls("ec2.RunInstances") == 2
+
+
+def forget(w) -> None:
+    """Another home goes on, two minutes later."""
+    with w.world.journal.change() as db:
+        db.execute("DELETE FROM leases")
+        db.execute("DELETE FROM orders")
+    w.store.advance(120)
+
+
 def test_what_a_killed_run_left_outside_its_group_is_let_in_by_another_homes_up(
     walk, monkeypatch
 ) -> None:
@@ -203,10 +226,7 @@ def test_what_a_killed_run_left_outside_its_group_is_let_in_by_another_homes_up(
         patch.setattr(Ec2, "poll", Mock(side_effect=Killed))
         with pytest.raises(Killed):
             w.run(operations.update(w.world, record, w.wanted))
-    with w.world.journal.change() as db:
-        db.execute("DELETE FROM leases")
-        db.execute("DELETE FROM orders")
-    w.store.advance(120)
+    forget(w)
     found = w.run(operations.read(w.world, record))
     assert found.handles != record.handles and "nobody can log in" in found.reasons[0]
     after = w.run(operations.update(w.world, found, w.wanted))

@@ -149,6 +149,23 @@ def test_what_was_adopted_and_is_gone_is_not_replaced_while_the_other_is_unknown
     assert [node.handle for node in lab.alive] == list(after.handles)
 
 
+def test_what_won_in_an_update_that_was_killed_is_the_cluster(lab) -> None:
+    """The machine before it was released, confirmed: the state does not name that one for as long
+    as the other order is unknown, while what won runs and costs money.
+    """
+    before = create(lab)
+    lab.alpha.preempt(before.handles[0])
+    cut_short(lab, lambda: run(lab, operations.update, before, hedged()))
+    unknown(lab)
+    record = run(lab, operations.update, before, hedged())
+    assert (record.provider, record.status, lab.creates) == ("beta", "running", 3)
+    assert "alpha was asked at once too" in record.reasons[0]
+    lab.alpha.heal()
+    after = run(lab, operations.update, record, hedged())
+    assert (after.handles, after.reasons, lab.creates) == (record.handles, (), 3)
+    assert [node.handle for node in lab.alive] == list(record.handles)
+
+
 def test_destroy_of_what_was_adopted_ends_the_unknown_order_too(killed) -> None:
     """Though that was sent under the generation before; while it is unknown, destroy says so."""
     lab = killed

@@ -39,8 +39,9 @@ AT_ONCE = 8
 
 
 def lines(client: Client, world: str, regions: tuple[str, ...] = ()) -> Sequence[CheckLine]:
-    """One line a topic. Calls: GetCallerIdentity, DescribeRegions, DescribeInstances, RunInstances
-    and GetSpotPlacementScores (DryRun), GetServiceQuota (4 a region).
+    """One line a topic. Calls: GetCallerIdentity, DescribeRegions, DescribeInstances,
+    ModifyNetworkInterfaceAttribute, RunInstances and GetSpotPlacementScores (DryRun),
+    GetServiceQuota (4 a region).
     """
     out: list[CheckLine] = []
     try:
@@ -73,7 +74,8 @@ def lines(client: Client, world: str, regions: tuple[str, ...] = ()) -> Sequence
         out.append(CheckLine(PROVIDER, "regions", OK, named))
     if chosen:
         where = "us-east-1" if "us-east-1" in chosen else chosen[0]
-        out += [_read(client, where), _create(client, where), _advice(client, where)]
+        create = _admit(client, where) or _create(client, where)
+        out += [_read(client, where), create, _advice(client, where)]
         out += _quotas(client, chosen)
     return out
 
@@ -142,6 +144,27 @@ def _create(client: Client, region: str) -> CheckLine:
         "DryRun was answered as if it were a call",
         f"what is needed: {RIGHTS}",
     )
+
+
+def _admit(client: Client, region: str) -> CheckLine | None:
+    """The line that says that machines may not be put into a security group; None where nothing
+    says so. Without that right each order would buy a machine, and give it up.
+    """
+    context = Context(f"aws {region}: asking for the right to choose security groups", region)
+    try:
+        client.call(
+            "modify_network_interface_attribute",
+            context,
+            DryRun=True,
+            NetworkInterfaceId="eni-00000000000000000",
+            Groups=["sg-00000000000000000"],
+        )
+    except BadCredentials as error:
+        todo = f"allow {RIGHTS}; or name options.aws.security_group"
+        return CheckLine(PROVIDER, "rights to create", REFUSED, str(error), todo)
+    except CloudError:
+        return None
+    return None
 
 
 def _advice(client: Client, region: str) -> CheckLine:

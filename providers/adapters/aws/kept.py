@@ -45,9 +45,13 @@ class _Region:
         """The clusters of which a look found nothing left, or nothing that could go."""
 
     def forget(self) -> None:
-        """The group is looked up again."""
-        for known in (self.groups, self.linked, self.named):
-            known.clear()
+        """The group is looked up again; an order that named none still says so if it is sent again
+        while a launch goes on.
+        """
+        self.groups.clear()
+        self.linked.clear()
+        unnamed = {token: groups for token, groups in self.named.items() if not groups}
+        self.named = unnamed if self.launches else {}
 
 
 class Kept:

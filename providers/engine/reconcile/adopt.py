@@ -13,6 +13,7 @@ from providers.engine.desired import ttl
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.pending import by_race, ended
 from providers.engine.launch.result import UNCONFIRMED, WAITING_ON, LaunchResult
+from providers.engine.messages import trimmed
 from providers.engine.reconcile.pricing import price_of
 from providers.engine.reconcile.status import with_status
 from providers.engine.record import (
@@ -28,7 +29,15 @@ from providers.engine.runtime.accounts import adapter_of, surveyed
 from providers.engine.runtime.tasks import repeated
 from providers.engine.termination.lost import Lost
 from providers.engine.termination.settle import leave_queue, release
-from providers.errors import CloudError, HalfMade, NotConfigured, OutcomeUnknown
+from providers.errors import (
+    BadCredentials,
+    CloudError,
+    HalfMade,
+    NotConfigured,
+    OutcomeUnknown,
+    QuotaExceeded,
+    Unsupported,
+)
 from providers.model.ask import RESERVATION
 from providers.model.machine import GONE, QUEUED, Handle, Label, Node
 from providers.model.money import per_hour
@@ -79,6 +88,7 @@ async def existing(
     )
     if chosen and not (_starts(world, spec, chosen) and await _has_volumes(world, spec, chosen)):
         chosen = ()
+    chosen = await _opened(world, spec, chosen, generation)
     keep = [node.handle for node in chosen]
     stop.check(spec.cluster)
     if not chosen:
@@ -94,6 +104,24 @@ async def existing(
         keep,
     )
     return await _adopt(world, spec, generation, chosen, entry) if chosen else None, lost
+
+
+async def _opened(
+    world: World, spec: ClusterSpec, nodes: tuple[Node, ...], generation: str
+) -> tuple[Node, ...]:
+    """These machines, once nothing keeps their user from logging in; none of them where that is
+    refused for good.
+    """
+    closed = next((node.closed for node in nodes if node.closed), "")
+    if not closed:
+        return nodes
+    try:
+        await _label(world, nodes, generation)
+    except (BadCredentials, QuotaExceeded, Unsupported) as error:
+        why = f"an earlier run's machine is {closed}: {trimmed(error)}"
+        world.report("warning", f"{spec.cluster}: {why}")
+        return ()
+    return tuple(node._replace(closed="") for node in nodes)
 
 
 def check_none(spec: ClusterSpec, lost: Sequence[Lost]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from providers.engine.journal import orders as order_table
 from providers.engine.launch.pending import by_race, ended
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
 from providers.engine.reconcile.adopt import priced_replacement
@@ -83,9 +84,11 @@ async def _settle_orders(
     which = (world.name, record.owner, record.cluster, record.generation)
     pending = Observation(orders=world.journal.orders_of(*which)).pending
     lost: list[Lost] = []
+    released = world.journal.orders(*which[:3], states=(order_table.RELEASED,))
+    gone = {handle for row in released for handle in row.handles}
 
     def keep(row: OrderRow) -> tuple[Handle, ...]:
-        return tuple(handle for handle in record.handles if handle not in row.handles)
+        return tuple(each for each in record.handles if each not in (*row.handles, *gone))
 
     for group in by_race(pending):
         for row, result in await ended(world, spec, group, stop, keep):

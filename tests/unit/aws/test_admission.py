@@ -71,10 +71,16 @@ def test_a_group_that_is_there_is_named_in_the_order(rig) -> None:
 
 
 def test_an_order_that_is_sent_again_says_the_same(rig) -> None:
-    """Another cluster's launch made the group in between: EC2 takes one token for one request."""
+    """Another cluster's launch made the group in between, and its end has what is kept looked up
+    again: EC2 takes one token for one request.
+    """
     wanted = order(candidate(A))
     first = rig.ec2.submit(wanted)
-    rig.launched(candidate(B), cluster="other")
+    other = rig.launched(candidate(B), cluster="other").handles
+    assert dict(rig.ec2.submit(wanted).native) == dict(first.native)
+    rig.ec2.delete(other[0])
+    rig.moment += 60
+    rig.ec2.observe(other)
     assert dict(rig.ec2.submit(wanted).native) == dict(first.native)
 
 

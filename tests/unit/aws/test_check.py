@@ -66,6 +66,10 @@ def test_check_tells_what_is_refused(rig) -> None:
     rig.store.add_fault("aws", "ec2.RunInstances", "forbidden")
     found = {line.topic: line for line in rig.ec2.check()}
     assert found["rights to create"].state == "refused" and "ec2:" in found["rights to create"].todo
+    rig.store.add_fault("aws", "ec2.ModifyNetworkInterfaceAttribute", "forbidden")
+    found = {line.topic: line for line in rig.ec2.check()}
+    assert found["rights to create"].state == "refused"
+    assert "options.aws.security_group" in found["rights to create"].todo
     rig.store.add_fault("aws", "ec2.GetSpotPlacementScores", "forbidden")
     advice = {line.topic: line for line in rig.ec2.check()}["advice"]  # optional: no refusal
     assert (advice.state, advice.found[:9]) == ("unknown", "optional:")
