@@ -126,7 +126,7 @@ class Surroundings:
 
     def around(self, order: Order, context: Context) -> region_facts.Around:
         """Everything the order needs in its region. Reads side by side; made is a placement group
-        for several nodes, and for what is paid in full beforehand the security group. Raises
+        for several nodes, and for some the security group, see `_groups`. Raises
         QuotaExceeded where no order could be granted.
         """
         from concurrent.futures import ThreadPoolExecutor
@@ -248,14 +248,16 @@ class Surroundings:
         return self._remembered(("subnets", region), look)
 
     def _groups(self, order: Order, options: Options, context: Context) -> tuple[str, ...]:
-        """The security groups as told, else the owner's, if it is there. What is paid in full
-        beforehand is not ordered before it is: a group that cannot be made would be paid for.
+        """The security groups as told, else the owner's, if it is there. Two are not ordered before
+        it is: what is paid in full beforehand, since a group that cannot be made would be paid for;
+        and what goes into a subnet of the user's, since nobody may use the default group of a VPC
+        that another account shares with him (VPC user guide on shared subnets, 2026).
         """
         if options.security_group:
             return options.security_group
         label, linked = order.label, demands.needs_subnet(order)
         vpc = self._vpc(context.region, options, context)
-        if order.candidates[0].offer.term is None:
+        if order.candidates[0].offer.term is None and not options.subnets:
             return self.kept.standing(order, vpc, context, linked=linked)
         return (self.kept.group(label.owner, label.cluster, vpc, context, linked=linked),)
 

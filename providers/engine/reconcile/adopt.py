@@ -414,12 +414,16 @@ async def _adopt(
 async def _label(world: World, nodes: Sequence[Node], generation: str) -> None:
     """Writes the generation on machines of one provider that do not carry it, or are closed."""
     provider = nodes[0].handle.provider
-    if not world.manifests[provider].capabilities.relabels:
+    due = [
+        node.handle
+        for node in nodes
+        if node.closed or node.label is None or node.label.generation != generation
+    ]
+    if not due or not world.manifests[provider].capabilities.relabels:
         return
     adapter = await world.call(provider, world.adapter, provider)
-    for node in nodes:
-        if node.closed or node.label is None or node.label.generation != generation:
-            await repeated(world, provider, adapter.relabel, node.handle, generation)
+    for handle in due:
+        await repeated(world, provider, adapter.relabel, handle, generation)
 
 
 async def imported(world: World, provider: str, native_id: str) -> ClusterRecord | None:

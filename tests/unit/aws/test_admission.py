@@ -159,6 +159,13 @@ def test_an_account_without_room_for_a_group_is_told_so(rig) -> None:
     assert caught.value.scopes == (Scope("aws", REGION),)
 
 
+def test_what_goes_into_a_subnet_of_the_users_is_ordered_into_its_group(rig) -> None:
+    """The VPC may be another account's, which shares it: its default group is nobody else's."""
+    subnets = {A: places.default_subnet(A)}
+    rig.ec2.submit(order(candidate(A), options=(("subnets", subnets),)))
+    assert groups(made(rig)) == {"gpus-own1"}
+
+
 def test_a_machine_that_was_put_into_another_group_since_stays_there(rig) -> None:
     """Whoever did that lets in whom he wants."""
     (handle,) = rig.launched(candidate(A)).handles
