@@ -24,7 +24,8 @@ _PUBLIC_KEY = re.compile(
     r"|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
     r" [A-Za-z0-9+/=]+( [^\r\n]*)?$"
 )
-_LABELS_MAX = 60
+_LABELS_MAX = 36
+"""EC2 takes 50 tags, of which up to 13 are this product's own; Google takes 64 labels."""
 """Google's limit is 64 on a machine (Compute Engine, "Labels overview", 2026-11); four are the
 product's own.
 """

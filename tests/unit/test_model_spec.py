@@ -395,7 +395,7 @@ def test_frozen() -> None:
         ),
         ({"max_price_per_hour": -1}, "max_price_per_hour", "more than 0", "-1"),
         ({"labels": {"a": 1}}, "labels.a", "a text", "1"),
-        ({"labels": {f"k{n}": "v" for n in range(61)}}, "labels", "at most 60", "61"),
+        ({"labels": {f"k{n}": "v" for n in range(37)}}, "labels", "at most 36", "37"),
         ({"ttl": [1]}, "ttl", 'a duration such as "20h", "15m" or "1h30m"', "[1]"),
         ({"gpu": 5}, "gpu", 'a GPU such as "H100:8"', "5"),
         (
