@@ -157,24 +157,33 @@ def _next(plan: Plan, summary: PlanSummary) -> str:
 
 
 def _kept(plan: Plan, current: CurrentCost, best: Candidate) -> Iterator[_Row]:
-    """What stays as it is, and what would be bought instead: what else could be cheaper is no
-    question now.
+    """What stays as it is, and what would be bought instead, each with its price in its own row:
+    what else could be cheaper is no question now. Where nothing is there yet, what would be bought
+    is.
     """
     if current.kept is not None:
         yield _Row(*current.kept)
-    yield from _purchase(current.bought_if, plan, best)
-    yield from _worst(plan, best)
+    if current.what:
+        yield _Row(current.bought_if, f"{_machine(best)}, at {_price(plan.ask, best)}")
+    else:
+        yield from _purchase(current.bought_if, plan, best)
+        yield from _worst(plan, best)
     yield from (_Row(*fact) for fact in current.facts)
     yield from (_Row("warning", text) for text in plan.warnings)
 
 
 def _purchase(name: str, plan: Plan, best: Candidate) -> Iterator[_Row]:
     """The first place and its price."""
-    size = names.told_apart(best.gpu_type)
-    yield _Row(name, f"{place_text(best)}{f', {size} per GPU' if size else ''}")
+    yield _Row(name, _machine(best))
     yield _Row("price", _price(plan.ask, best) + _more(best))
     if best.capacity == SPOT:
         yield _Row("spot", outlook.taken_back(best))
+
+
+def _machine(best: Candidate) -> str:
+    """Its place and machine, and its size where a GPU has several."""
+    size = names.told_apart(best.gpu_type)
+    return f"{place_text(best)}{f', {size} per GPU' if size else ''}"
 
 
 def _worst(plan: Plan, best: Candidate) -> Iterator[_Row]:

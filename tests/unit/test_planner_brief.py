@@ -170,7 +170,8 @@ def test_what_is_kept_stands_first_and_the_place_is_what_a_loss_would_buy() -> N
     )
     made = plan(rank="preference", providers=("beta", "alpha"))
     text = brief.as_text(made, 120, title="train", current=running, details="x")
-    assert rows(text)[1:] == ["keeps", "if lost", "price", "later", "details"]
+    assert rows(text)[1:] == ["keeps", "if lost", "later", "details"]
+    assert "if lost     beta c-1 m8 H100:8 on-demand, at $30.00/h, $21,900/month" in text
     whole = render.as_text(made, 120, title="train", current=running)
     assert whole.index("keeps       alpha a-1 stays") < whole.index("if lost: best per provider")
     assert "change" not in whole
