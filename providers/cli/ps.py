@@ -63,7 +63,8 @@ def ps(options: argparse.Namespace) -> int:
             print()
     if not found:
         if not options.stack:
-            _say("nothing runs ad hoc; `gpus run GPU --name NAME --keep` gets something")
+            nothing = "nothing runs ad hoc" if stacks else "nothing runs, ad hoc or of a stack"
+            _say(f"{nothing}; `gpus run GPU --name NAME --keep` gets something")
         elif not stacks:
             did = "ran" if options.all else "runs"
             more = "" if options.all else "; --all shows what has ended"
