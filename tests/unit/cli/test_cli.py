@@ -179,7 +179,7 @@ def test_nothing_held_and_unknown_names_say_what_to_do(capsys, monkeypatch, tmp_
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
     code, out, _ = run(capsys, "ps")
     assert code == 0 and out.startswith(
-        "nothing runs ad hoc; `gpus run GPU --name NAME --keep` gets something"
+        "nothing runs, ad hoc or of a stack; `gpus run GPU --name NAME --keep` gets something"
     )
     for words in (("release", "x"), ("ssh", "x"), ("cp", "x:a", "b")):
         code, _, err = run(capsys, *words)
