@@ -12,19 +12,17 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from providers.errors import GpusError
 from providers.model import duration
 from providers.model.ask import BLOCK
 from providers.model.money import dollars, per_hour
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from providers.engine.record import ClusterRecord
     from providers.engine.runtime.world import World
     from providers.model.offer import Candidate
-    from providers.planner.plan import Plan
 
 SPELLS_MAX = 16
 """How many ended spells are kept one by one; older ones are in the months' sums. A spell takes some
@@ -455,27 +453,6 @@ class Budget:
             f"{head}, {dollars(cost)} for this ({time} to {until} at {per_hour(micro_usd)}) ="
             f" {sums.least}{dollars(total)}, {self.rest(total)}"
         )
-
-    def refusal(
-        self, name: str, plan: Plan, limit_of: Callable[[Candidate], int | None], now: float
-    ) -> GpusError:
-        """Why nothing of a cluster's plan may be bought, by the candidate that would cost least;
-        `limit_of` gives its time limit in seconds.
-        """
-        unknown = self.sums(now, name).unknown
-        best = min(
-            plan.candidates,
-            key=lambda candidate: self.whole(candidate, limit_of(candidate), now, name) or 0,
-        )
-        block = self.block(best, now, name)
-        line = self.line(best.micro_usd, limit_of(best), now, name, block)
-        todo = (
-            f"the price of {', '.join(unknown)} is not known: replace or destroy it, or take the"
-            " limit out"
-            if unknown
-            else "shorten ttl, allow cheaper ones, destroy what runs, or raise gpus:max_spend"
-        )
-        return GpusError(f"{name}: nothing is bought: max_spend {line}; {todo}")
 
 
 def cost_of(micro_usd: int | None, limit_s: int | None, now: float) -> int | None:

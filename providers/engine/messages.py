@@ -212,9 +212,10 @@ def all_failed(
     attempts: Sequence[Attempt],
     refusals: Iterable[tuple[str, int]],
     hints: Sequence[str] = (),
+    too_dear: str = "",
 ) -> AllFailed:
-    """The end of a walk: one line per attempt, how many places were not tried by which rule, and
-    what would help.
+    """The end of a walk: one line per attempt, how many places were not tried by which rule, what
+    `max_spend` left out (`too_dear`), and what would help.
     """
     refusals = list(refusals)
     asked = ", else ".join(
@@ -236,8 +237,12 @@ def all_failed(
     near = [f"{rule} {count}" for rule, count in refusals if rule != NAMES[GPU]]
     if near:
         lines.append(folded(f"not tried: {', '.join(near)}", ""))
+    if too_dear:
+        lines.append(folded(f"not tried: {too_dear}", ""))
     lines.extend(hints)
     more = "allow more (fallback, regions, providers, spot: prefer, a higher cap), or try later"
+    if too_dear:
+        more = f"raise gpus:max_spend, destroy what runs, or wait for next month; or {more}"
     of_account = [attempt.outcome in OF_ACCOUNT for attempt in attempts]
     if any(of_account):
         more = f"put right what is said above, or {more}"

@@ -54,6 +54,15 @@ class Plan:
         self.warnings = warnings
         self.noted = noted
         """What there is to know about a candidate, asked when `notes` are first read."""
+        self._accept: Callable[[Candidate], bool] | None = None
+
+    def within(self, accept: Callable[[Candidate], bool]) -> Plan:
+        """The same with only those candidates that `accept` allows."""
+        candidates = tuple(filter(accept, self.candidates))
+        terms, noted = self.terms, self.noted
+        plan = Plan(terms, candidates, self.kept, self.refused, self.warnings, noted)
+        plan._accept = accept
+        return plan
 
     @property
     def ask(self) -> Ask:
@@ -104,7 +113,7 @@ class Plan:
 
     def _again(self, ask: Ask, advice: Mapping[Kind, Advice]) -> Plan:
         terms = self.terms
-        return make(
+        plan = make(
             ask,
             *(terms.table, terms.capabilities),
             unavailable=terms.unavailable,
@@ -117,6 +126,7 @@ class Plan:
             tried=terms.tried,
             advice=advice,
         )
+        return plan if self._accept is None else plan.within(self._accept)
 
     @cached_property
     def notes(self) -> dict[str, tuple[int, ...]]:

@@ -97,25 +97,28 @@ class Budgets:
 
     async def previewed(
         self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan
-    ) -> str:
-        """The arithmetic of what a preview would buy, which is set aside; empty without a limit.
-        Raises GpusError where nothing fits.
+    ) -> tuple[Plan, str]:
+        """What of the plan fits, and the arithmetic of what a preview would buy, which is set
+        aside; the whole plan and nothing without a limit. Raises GpusError where nothing fits.
         """
         budget = await self.of(world, values)
         if budget is None or not plan.candidates:
-            return ""
+            return plan, ""
         from providers.engine import desired
         from providers.engine.desired import ClusterSpec
-        from providers.engine.launch.buy import affordable
+        from providers.engine.launch.afford import affordable
 
         now, name = world.clock.now(), str(values.get("cluster"))
         spec = ClusterSpec("", name, ask, setup, "", budget=budget)
-        allowed = affordable(world, spec, plan)
-        best = next(candidate for candidate in plan.candidates if allowed(candidate))
+        fit = plan.within(affordable(world, spec, plan))
+        best = fit.candidates[0]
         limit_s = desired.limit_of(spec, best)
         text = budget.line(best.micro_usd, limit_s, now, name, budget.block(best, now, name))
         budget.reserve(name, budget.whole(best, limit_s, now, name) or 0)
-        return text
+        places = len(plan.candidates)
+        if len(fit.candidates) < places:
+            text += f"; {len(fit.candidates):,} of {places:,} places fit"
+        return fit, text
 
     async def hedged(
         self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan
@@ -126,7 +129,7 @@ class Budgets:
         from functools import partial
 
         from providers.engine.desired import ClusterSpec
-        from providers.engine.launch.buy import both_affordable
+        from providers.engine.launch.afford import both_affordable
         from providers.planner import hedge
 
         if values.get("hedge") != 2 or not plan.candidates:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from providers.engine.runtime.world import World
+    from providers.planner.plan import Plan
     from providers.plugin.diff import Verdict
     from providers.plugin.inputs import Checked
     from providers.plugin.session import Session
@@ -91,11 +92,11 @@ class Plans:
         assert setup is not None
         budgets, of_plan = self._session.budgets, (plan.ask, setup, plan)
 
-        async def told(world: World) -> tuple[str, str]:
-            limit = await budgets.previewed(world, values, *of_plan)
-            return limit, await budgets.hedged(world, values, *of_plan)
+        async def told(world: World) -> tuple[Plan, str, str]:
+            fit, limit = await budgets.previewed(world, values, *of_plan)
+            return fit, limit, await budgets.hedged(world, values, *of_plan)
 
-        limit, hedge = await self._session.in_world(urn, str(values["world"]), values, told)
+        plan, limit, hedge = await self._session.in_world(urn, str(values["world"]), values, told)
         self.note(urn, plan=plan, limit=limit, hedge=hedge)
 
     async def before_create(self, urn: str, values: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ may still cost.
 
 import json
 import random
+import re
 
 import pytest
 
@@ -178,8 +179,15 @@ def test_b45_nothing_is_bought_that_does_not_fit(november) -> None:
         run(operations.create(world, wanted(ask(ttl_s=12 * 3600))._replace(budget=budget), "g1"))
     assert lab.creates == 0
     lab.alpha.stock = {("north-a", "spot"): 0, ("north-b", "spot"): 0}
-    with pytest.raises(GpusError, match="none was acquired"):
+    with pytest.raises(GpusError, match="none was acquired") as failed:
         run(operations.create(world, wanted(ask(ttl_s=10 * 3600))._replace(budget=budget), "g1"))
+    told = " ".join(str(failed.value).split())
+    assert re.search(
+        r"not tried: (\d+ places do not fit, the cheapest of them|1 place does not fit): max_spend"
+        r" \$110.00 in 2026-11: \$0.00 spent, .* = \$[\d.]+, \$[\d.]+ too much raise gpus:max_spend,"
+        r" destroy what runs, or wait for next month; or allow more",
+        told,
+    ), told
     assert "south-a" not in {order.candidates[0].zone for order in lab.alpha.orders}
     lab.alpha.stock = {}
     world.journal.unblock("rehearsal")

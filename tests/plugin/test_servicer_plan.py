@@ -68,6 +68,23 @@ def test_plan_says_who_is_asked_at_once_and_what_that_costs_at_worst(servicer) -
     assert " hedge one place at a time: gpus:max_spend has no room for two, each as long" in text
 
 
+def test_plan_names_no_place_that_max_spend_has_no_room_for(servicer) -> None:
+    """Where it fits the first place and not the dearest: how many fit, and the dearest of them."""
+    inputs = {**INPUTS, "ttl": "24h"}
+    call(servicer, "Check", news=struct(inputs))
+    call(servicer, "Create", properties=struct(inputs), preview=True)
+    all_of_them = result(plan(servicer, urn=URN))
+    limit = all_of_them["price_usd_per_hour"] * 24 + 1
+    short = {**inputs, "max_spend": limit}
+    call(servicer, "Check", news=struct(short))
+    call(servicer, "Create", properties=struct(short), preview=True)
+    said = result(plan(servicer, urn=URN))
+    assert said["chosen"] == all_of_them["chosen"]
+    assert said["worst_usd_per_hour"] * 24 <= limit < all_of_them["worst_usd_per_hour"] * 24
+    fit, places = int(said["candidates"]), int(all_of_them["candidates"])
+    assert f" left; {fit} of {places} places fit" in " ".join(said["text"].split())
+
+
 def test_plan_says_in_one_line_that_it_waits_where_all_is_sold_out(servicer) -> None:
     """And of a cluster that waits already, when the next place is asked."""
     inputs = {**INPUTS, "acquire": {"within": "12h"}}

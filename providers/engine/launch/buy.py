@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.engine.budget import of_journal, spell_of
-from providers.engine.desired import limit_of
 from providers.engine.launch import race
+from providers.engine.launch.afford import affordable, both_affordable
 from providers.engine.launch.helpers import removed_after
 from providers.engine.launch.result import ACQUIRED, LaunchResult, launched
 from providers.engine.launch.walk import begun
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from providers.engine.runtime.world import World
     from providers.model.machine import Attempt, Handle
     from providers.model.offer import Candidate
-    from providers.planner.plan import Plan
 
 
 async def buy(
@@ -200,38 +199,6 @@ async def _walk(
         else started.run()
     )
     return await removed_after(work, world, spec, stop_signal)
-
-
-def both_affordable(world: World, spec: ClusterSpec, one: Candidate, other: Candidate) -> bool:
-    """Whether the stack could pay for both, each as long as it may live: until it is gone for
-    certain, the one that is cancelled costs money.
-    """
-    budget, now = spec.budget, world.clock.now()
-    if budget is None:
-        return True
-    first = budget.whole(one, limit_of(spec, one), now, spec.cluster)
-    return first is not None and budget.fits(
-        other, limit_of(spec, other), now, spec.cluster, besides=first
-    )
-
-
-def affordable(
-    world: World, spec: ClusterSpec, plan: Plan, accept: Callable[[Candidate], bool] | None = None
-) -> Callable[[Candidate], bool]:
-    """What of a plan the budget allows, as a test of candidates. Raises GpusError with the
-    arithmetic where it allows none.
-    """
-    budget, now = spec.budget, world.clock.now()
-    assert budget is not None
-
-    def allowed(candidate: Candidate) -> bool:
-        return (accept is None or accept(candidate)) and budget.fits(
-            candidate, limit_of(spec, candidate), now, spec.cluster
-        )
-
-    if plan.candidates and not any(map(allowed, plan.candidates)):
-        raise budget.refusal(spec.cluster, plan, partial(limit_of, spec), now)
-    return allowed
 
 
 async def check_pinned(world: World, spec: ClusterSpec) -> None:

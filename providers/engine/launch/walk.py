@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from providers.engine.journal import orders as order_table
+from providers.engine.launch.afford import unaffordable
 from providers.engine.launch.candidates import Candidates
 from providers.engine.launch.compose import compose
 from providers.engine.launch.lane import Lane
@@ -451,6 +452,7 @@ class Walk:
             self.tried,
             [*by_rule, *self.candidates.skipped.items()],
             hints(plan) if plan is not None and not self.attempts else (),
+            unaffordable(self.world, self.spec, plan),
         )
 
     def _line(self, number: int, candidates: Sequence[Candidate]) -> str:

@@ -8,10 +8,10 @@ Runs under the cluster's lease.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from providers.engine.desired import ClusterSpec, limit_of, ttl
+from providers.engine.desired import ClusterSpec, ttl
+from providers.engine.launch.afford import refusal
 from providers.engine.launch.helpers import removed_after
 from providers.engine.launch.result import WAITING_ON, LaunchResult
 from providers.engine.launch.walk import begun
@@ -71,8 +71,7 @@ async def rejoin(
             candidate for candidate in here if _paid(world, spec, record, candidate, missing)
         )
     ):
-        short = Plan(plan.terms, here, plan.kept, plan.refused, plan.warnings)
-        raise spec.budget.refusal(part.cluster, short, partial(limit_of, part), world.clock.now())
+        raise refusal(spec.budget, part, here, world.clock.now())
     here = fit if spec.budget is not None else here
     left = await release_all(
         world,

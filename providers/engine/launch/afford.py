@@ -1,0 +1,100 @@
+"""What of a plan fits into the stack's `max_spend`.
+
+Owns which candidates a walk may buy and what is said of the others; the money itself is
+`providers.engine.budget`'s. Buys nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from providers.engine.desired import limit_of
+from providers.errors import GpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from providers.engine.budget import Budget
+    from providers.engine.desired import ClusterSpec
+    from providers.engine.runtime.world import World
+    from providers.model.offer import Candidate
+    from providers.planner.plan import Plan
+
+
+def both_affordable(world: World, spec: ClusterSpec, one: Candidate, other: Candidate) -> bool:
+    """Whether the stack could pay for both, each as long as it may live: until it is gone for
+    certain, the one that is cancelled costs money.
+    """
+    budget, now = spec.budget, world.clock.now()
+    if budget is None:
+        return True
+    first = budget.whole(one, limit_of(spec, one), now, spec.cluster)
+    return first is not None and budget.fits(
+        other, limit_of(spec, other), now, spec.cluster, besides=first
+    )
+
+
+def affordable(
+    world: World, spec: ClusterSpec, plan: Plan, accept: Callable[[Candidate], bool] | None = None
+) -> Callable[[Candidate], bool]:
+    """What of a plan the budget allows, as a test of candidates. Raises GpusError with the
+    arithmetic where it allows none.
+    """
+    budget, now = spec.budget, world.clock.now()
+    assert budget is not None
+
+    def allowed(candidate: Candidate) -> bool:
+        return (accept is None or accept(candidate)) and budget.fits(
+            candidate, limit_of(spec, candidate), now, spec.cluster
+        )
+
+    if plan.candidates and not any(map(allowed, plan.candidates)):
+        raise refusal(budget, spec, plan.candidates, now)
+    return allowed
+
+
+def unaffordable(world: World, spec: ClusterSpec, plan: Plan | None) -> str:
+    """How many places of a plan the stack's `max_spend` leaves out, with the arithmetic of the
+    cheapest of them; empty where it leaves out none.
+    """
+    budget, now = spec.budget, world.clock.now()
+    if budget is None or plan is None:
+        return ""
+    dear = [
+        each
+        for each in plan.candidates
+        if not budget.fits(each, limit_of(spec, each), now, spec.cluster)
+    ]
+    if not dear:
+        return ""
+    what = "1 place does" if len(dear) == 1 else f"{len(dear):,} places do"
+    least = _cheapest(budget, spec, dear, now)
+    of = "" if len(dear) == 1 else ", the cheapest of them"
+    return f"{what} not fit{of}: max_spend {least}"
+
+
+def refusal(
+    budget: Budget, spec: ClusterSpec, candidates: Sequence[Candidate], now: float
+) -> GpusError:
+    """Why none of these may be bought, by the one that would cost least."""
+    unknown = budget.sums(now, spec.cluster).unknown
+    todo = (
+        f"the price of {', '.join(unknown)} is not known: replace or destroy it, or take the"
+        " limit out"
+        if unknown
+        else "shorten ttl, allow cheaper ones, destroy what runs, or raise gpus:max_spend"
+    )
+    least = _cheapest(budget, spec, candidates, now)
+    return GpusError(f"{spec.cluster}: nothing is bought: max_spend {least}; {todo}")
+
+
+def _cheapest(
+    budget: Budget, spec: ClusterSpec, candidates: Sequence[Candidate], now: float
+) -> str:
+    """The arithmetic of the one that would cost least."""
+    name = spec.cluster
+    best = min(
+        candidates, key=lambda each: budget.whole(each, limit_of(spec, each), now, name) or 0
+    )
+    block = budget.block(best, now, name)
+    return budget.line(best.micro_usd, limit_of(spec, best), now, name, block)
