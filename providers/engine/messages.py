@@ -1,4 +1,6 @@
-"""How attempts read: one line each, in the field's words. Pure."""
+"""How attempts read: one line each, in the field's words, built to fit the screen: place, GPU,
+price and outcome always stand there, and the cloud's code is the first to go.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ from providers.errors import AllFailed, CloudError, NoCapacity, OfferGone, Quota
 from providers.model import duration
 from providers.model.ask import BLOCK, RESERVATION
 from providers.model.money import per_hour
+from providers.model.placement import Placement
+from providers.model.screen import log_width
 from providers.model.stack import argument
 from providers.planner.rules import GPU, NAMES
 
@@ -30,9 +34,6 @@ def rerun_command(cluster: str) -> str:
     """The command that asks for a new run of a cluster."""
     return f"`gpus rerun {cluster} {argument()}`"
 
-
-COLUMNS = 96
-"""What a line of Pulumi's log shows without a break."""
 
 CODES_SAID = {"GONE_AFTER_CREATE": "made, and gone again"}
 """Codes of the adapters' own that say more than their class does."""
@@ -84,16 +85,38 @@ def line(number: int, candidates: Sequence[Candidate], *, machine: bool = False)
     first, placed = candidates[0], candidates[0].placement
     zones = list(dict.fromkeys(candidate.zone for candidate in candidates if candidate.zone))
     regions = list(dict.fromkeys(each.placement._replace(zone="").where for each in candidates))
-    where = (
-        zones[0]
-        if len(zones) == 1
-        else ", ".join(regions) + (f" ({len(zones)} zones)" if zones else "")
-    )
-    price = f" {per_hour(first.micro_usd)}" if first.micro_usd is not None else ""
     machines = list(dict.fromkeys(each.placement.machine for each in candidates)) if machine else []
-    kind = f" {machines[0]}" if len(machines) == 1 else f" {len(machines)} types" * bool(machines)
-    what = f"{placed.times}{placed.gpu} {first.capacity}{price}"
-    return f"#{number} {first.provider} {where}{kind} {what}"
+    kind = machines[0] if len(machines) == 1 else f"{len(machines)} types" * bool(machines)
+    what = f"{placed.times}{placed.gpu} {_bought_as(first.capacity, first.micro_usd)}"
+    return _heading(f"#{number} {first.provider}", zones, regions, kind, what)
+
+
+def _heading(
+    begins: str, zones: Sequence[str], regions: Sequence[str], kind: str, what: str
+) -> str:
+    """The machine's type goes where there is no room for it and the end, then the regions."""
+    where = zones[0] if len(zones) == 1 else ", ".join(regions)
+    counted = f" ({len(zones)} zones)" if len(zones) > 1 else ""
+    texts = [
+        " ".join(part for part in (begins, f"{where}{counted}", kind, what) if part),
+        f"{begins} {where}{counted} {what}",
+    ]
+    if len(regions) > 1 and len(zones) != 1:
+        texts.append(f"{begins} {len(regions)} regions{counted} {what}")
+    return next((text for text in texts if len(text) + _END <= log_width()), texts[-1])
+
+
+def _bought_as(capacity: str, micro_usd: int | None) -> str:
+    return f"{capacity} {per_hour(micro_usd)}" if micro_usd is not None else capacity
+
+
+_END = len(": cancelled")
+
+
+def ended_line(heading: str, how: str, detail: str = "") -> str:
+    """An attempt and how it ended: on one line, with the detail where that has room for it."""
+    text = f"{heading}: {how}"
+    return f"{text}{detail}" if len(text) + len(detail) <= log_width() else folded(text, "")
 
 
 def refusal_lines(heading: str, capacity: str, error: CloudError, *, told: bool = False) -> str:
@@ -101,9 +124,26 @@ def refusal_lines(heading: str, capacity: str, error: CloudError, *, told: bool 
     before or nothing is to be done but go on. `heading` is its `line`.
     """
     code = f" ({error.code})" if error.code and error.code != WAITED else ""
-    text = clipped(f"{heading}: {said(error)}{code}")
+    text = ended_line(heading, said(error), code)
     goes_on = isinstance(error, (NoCapacity, OfferGone)) and capacity != RESERVATION
-    return text if told or goes_on else f"{text}\n{folded(trimmed(error))}"
+    if told or goes_on:
+        return text
+    return f"{text}\n{folded(trimmed(error) + ('' if text.endswith(code) else code))}"
+
+
+def _attempt(attempt: Attempt) -> str:
+    """The line of an attempt that ended, without what to do."""
+    how = CODES_SAID.get(attempt.code) or SAID.get(attempt.outcome, attempt.outcome)
+    code = f" ({attempt.code})" if attempt.code and attempt.outcome != "acquired" else ""
+    placed = Placement(machine_type="".join(attempt.machine_types[:1]), region=attempt.region)
+    heading = _heading(
+        f"#{attempt.number} {attempt.provider}",
+        attempt.zones,
+        [placed.where],
+        placed.machine if len(attempt.machine_types) == 1 else "",
+        f"{attempt.gpu} {_bought_as(attempt.capacity, attempt.micro_usd)}",
+    )
+    return ended_line(heading, how, code)
 
 
 def moment(at: float) -> str:
@@ -113,7 +153,16 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def clipped(text: str, most: int = COLUMNS) -> str:
+def waits(deadline: float, now: float) -> str:
+    """`waits until 22:10 UTC`, with the date where that is not within twelve hours."""
+    when = moment(deadline)
+    return f"waits until {when.partition(' ')[2] if deadline - now < _HALF_DAY_S else when}"
+
+
+_HALF_DAY_S = 12 * 3600
+
+
+def clipped(text: str, most: int) -> str:
     """One line of at most so many columns; what is too much is left out of the middle, since both
     ends matter.
     """
@@ -131,7 +180,7 @@ def folded(text: str, first: str = "   ") -> str:
 
     return textwrap.fill(
         text,
-        COLUMNS,
+        log_width(),
         initial_indent=first,
         subsequent_indent="   ",
         break_long_words=False,
@@ -170,7 +219,7 @@ def too_slow(cluster: str, attempts: Sequence[Attempt], wait_s: float) -> AllFai
         "\n".join(
             (
                 f"{cluster}: {last.message}",
-                *(clipped(str(attempt)) for attempt in attempts),
+                *map(_attempt, attempts),
                 (
                     f"set a longer `wait` than {duration.text(wait_s)}: a large model takes that"
                     f" long to download and load; while it starts, `gpus logs {cluster}` shows what"
@@ -192,7 +241,7 @@ def wrong_anywhere(cluster: str, attempts: Sequence[Attempt]) -> AllFailed:
         "\n".join(
             (
                 f"{cluster}: {attempts[-1].message}",
-                *(clipped(str(attempt)) for attempt in attempts),
+                *map(_attempt, attempts),
                 (
                     "correct `workload.setup` or `workload.image`;"
                     f" `gpus run {argument()} --on GPU` tries it on one machine and shows what it"
@@ -230,7 +279,7 @@ def all_failed(
     )
     lines = [folded(f"{cluster}: wanted {asked}, none was acquired: {tried}", "")]
     for attempt in attempts:
-        lines.append(clipped(str(attempt)))
+        lines.append(_attempt(attempt))
         if attempt.message:
             lines.append(folded(attempt.message))
     # Offers of other GPUs were never meant: only the near misses help.

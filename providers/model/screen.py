@@ -46,6 +46,19 @@ def columns() -> int:
         os.close(terminal)
 
 
+_MOST, _LEAST, _INDENT = 96, 76, 4
+"""The widest and the narrowest line of Pulumi's log, and what its display puts before each (tried
+with CLI 3.276).
+"""
+
+
+def log_width() -> int:
+    """Columns of a line of Pulumi's log: what its display leaves of the terminal it is shown on,
+    which the plugin's process shares with it.
+    """
+    return min(max((columns() or _MOST + _INDENT) - _INDENT, _LEAST), _MOST)
+
+
 def screened(text: str) -> str:
     """The text with every character that is not printable as its escape, but for line ends and
     tabs. Pure.

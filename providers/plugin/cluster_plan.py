@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import GpusError
+from providers.model.screen import log_width
 from providers.plugin import grpc_errors, siblings
 from providers.plugin.preview import CREATE, REPLACE, UPDATE, PreviewContext
 
@@ -86,7 +87,7 @@ class Plans:
         )
         planning.presentable(plan, name)
         if not plan.candidates:
-            self._session.log("info", urn, render.as_text(plan, preview.width(), title=name))
+            self._session.log("info", urn, render.as_text(plan, log_width(), title=name))
             raise GpusError(preview.refusal(name, plan, context))
         setup = context.setup
         assert setup is not None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from providers.model import duration
 from providers.model.machine import STOPPED
 from providers.model.money import per_hour, usd
+from providers.model.screen import log_width
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from providers.planner.summary import CurrentCost
     from providers.plugin.running import Running
 
-_MOST, _LEAST, _INDENT = 96, 76, 4
-"""The widest and the narrowest line, and what the engine's display puts before each (tried with CLI
-3.276).
-"""
 CREATE, ADOPT, KEEP, UPDATE, REPLACE, RECLAIM = (
     "create",
     "adopt",
@@ -147,32 +144,23 @@ def _text(
     from providers.planner import brief, render
 
     if full:
-        return render.as_text(plan, width(), title=name, current=running)
+        return render.as_text(plan, log_width(), title=name, current=running)
     if seen is not None and seen.action == KEEP and running.kept and not running.facts:
         return fitted(f"{name}: {running.change}")
     return brief.as_text(
         plan,
-        width(),
+        log_width(),
         title=name,
         current=running,
         details=f"gpus plan {argument()} --cluster {name} --explain, or gpus:detail: full",
     )
 
 
-def width() -> int:
-    """Columns of a line: what the engine's display leaves of the terminal it is shown on, which
-    this process shares with it.
-    """
-    from providers.model.screen import columns
-
-    return min(max((columns() or _MOST + _INDENT) - _INDENT, _LEAST), _MOST)
-
-
 def fitted(text: str) -> str:
     """The text with its long lines broken at spaces, so that the engine's display
     shows each whole.
     """
-    most = width()
+    most = log_width()
     if all(len(line) <= most for line in text.splitlines()):
         return text
     import textwrap

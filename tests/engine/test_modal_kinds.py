@@ -180,13 +180,9 @@ def test_a_queue_that_never_moves_leaves_nothing(rig, spec) -> None:
     until = moment(rig.world.clock.now() + 120)
     with pytest.raises(AllFailed, match="modal any region container L4:1"):
         rig.create(rig.wanted(spec, fallback=["A10"]))
-    (told,) = [line for line in rig.said if "waits for" in line]
-    assert (
-        told.startswith("#1 modal any region L4:1 on-demand")
-        and "waits for L4:1 A10:1, until " in told
-        and told.endswith(" UTC at most (wait: 2m)")
-    )
-    assert until <= told.partition("until ")[2].removesuffix(" at most (wait: 2m)")
+    (told,) = [line for line in rig.said if "waits until" in line]
+    assert told.startswith("#1 modal any region L4:1 on-demand")
+    assert until.partition(" ")[2] in told
     assert rig.live() == [] and rig.sent("AppPublish") == 1
 
 

@@ -14,11 +14,13 @@ from providers.adapters.clore import errors as clore
 from providers.adapters.gcp import errors as gcp
 from providers.adapters.gcp.vertex import errors as vertex
 from providers.adapters.modal import errors as modal
-from providers.engine.messages import COLUMNS, all_failed, line, refusal_lines, trimmed
+from providers.engine.launch.result import attempt_of
+from providers.engine.messages import all_failed, line, refusal_lines, trimmed
 from providers.engine.termination.settle import may_cost
 from providers.model.ask import Ask, Choice
 from providers.model.machine import Attempt, Handle
 from providers.model.offer import Candidate, Offer
+from providers.model.screen import log_width
 
 LONG = "The provider explains at length; " * 200
 URL = re.compile(r"https://\S+?(?=[;,)]?(?:\s|$))")
@@ -184,9 +186,9 @@ def test_the_remedy_of_every_code_is_whole_at_the_attempt_and_at_the_end(
         assert plain(said) in plain(text), text
         assert all(link in text for link in links), text
         assert len(text) < 1_500
-        assert all(len(line) <= COLUMNS or "https://" in line for line in text.splitlines()[:-1]), (
-            text
-        )
+        assert all(
+            len(line) <= log_width() or "https://" in line for line in text.splitlines()[:-1]
+        ), text
         if error.words:
             assert plain(text).index(plain(said)) < plain(text).index("The provider explains")
 
@@ -321,6 +323,31 @@ def test_one_attempt_is_one_try() -> None:
     assert ": 2 tries\n" in str(all_failed("train", ASK, [attempt("aws", error)] * 2, []))
 
 
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_code_goes_before_the_price_and_the_end(columns, monkeypatch) -> None:
+    """Then the machine's type; the place, the GPU, the kind, the price and the end always stand on
+    one line.
+    """
+    monkeypatch.setenv("COLUMNS", columns)
+    offer = Offer(
+        "gcp", "asia-northeast3", "", "a3-edgegpu-8g-nolssd", "H100", 8, "spot", 51_230_000
+    )
+    places = [
+        Candidate(1, 0, offer._replace(zone=f"asia-northeast3-{zone}"), 1, "", 51_230_000)
+        for zone in "ab"
+    ]
+    full = tree.NoCapacity(
+        "none", provider="gcp", code="ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", scopes=[]
+    )
+    ended = attempt_of(27, places, ("NoCapacity", full.code, ""), 0, 1)
+    walked = refusal_lines(line(27, places, machine=True), "spot", full)
+    for shown in (walked, str(all_failed("train", ASK, [ended], []))):
+        (found,) = [text for text in shown.splitlines() if text.startswith("#27 gcp")]
+        plain = "#27 gcp asia-northeast3 (2 zones) H100:8 spot $51.23/h: sold out"
+        assert found.replace(" a3-edgegpu-8g-nolssd", "") == plain
+        assert len(found) <= log_width() and (columns == "80") == (found == plain)
+
+
 def test_what_was_not_tried_is_folded() -> None:
     """However many rules refused places, and however many choices were wanted, each line stays
     within the columns, and every word is there.
@@ -328,7 +355,7 @@ def test_what_was_not_tried_is_folded() -> None:
     refusals = [(f"rule number {number} of many", 1000 + number) for number in range(30)]
     wanted = Ask(tuple(Choice("RTX-PRO-6000", 8, path=f"gpu[{number}]") for number in range(9)))
     shown = str(all_failed("train", wanted, [], refusals, ["a hint"]))
-    assert max(map(len, shown.splitlines())) <= COLUMNS
+    assert max(map(len, shown.splitlines())) <= log_width()
     said = " ".join(shown.split())
     assert (
         f"not tried: {', '.join(f'{rule} {count}' for rule, count in refusals)}" in said

@@ -214,14 +214,12 @@ def _notes(order: Order, options: Options, *, bound: bool) -> tuple[str, ...]:
     notes: list[str] = []
     limit_s = run_limit_s(order)
     capacity = order.candidates[0].capacity
-    what = "stopped" if order.setup.on_ttl == "keep" else "deleted"
+    what, does = ("stopped", "stops") if order.setup.on_ttl == "keep" else ("deleted", "deletes")
     if limit_s is not None:
         why = (
             " (Flex-start's own limit)" if capacity == FLEX_START and not order.setup.ttl_s else ""
         )
-        notes.append(
-            f"Google ends the run after {duration_text(limit_s)}{why}: the machine is {what}"
-        )
+        notes.append(f"Google {does} the machine after {duration_text(limit_s)}{why}")
     if bound:
         notes.append(f"bound to its reservation: at the reservation's end the machine is {what}")
     if notes and what == "stopped" and has_local_ssd(order.candidates, options):

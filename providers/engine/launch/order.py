@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from providers.engine.journal import orders as order_table
 from providers.engine.launch.taken_over import of_another, theirs
 from providers.engine.launch.verify import delivered
-from providers.engine.messages import WAITED, moment, trimmed
+from providers.engine.messages import WAITED, ended_line, trimmed, waits
 from providers.engine.readiness.acceptance import OFF, accepted
 from providers.engine.readiness.wait import until_ready
 from providers.engine.runtime.deadlines import answering
@@ -299,12 +299,10 @@ class Purchase:
             await self._check_win(ticket)
             if ticket.detail != waits_for:
                 waits_for = ticket.detail
-                self.world.report("progress", f"{self.heading}: {_waiting(ticket, deadline)}")
+                self._say("progress", waits(deadline, self.now), ticket)
             if ticket.state == QUEUED and not reported:
                 reported = True
-                self.world.report(
-                    "info", f"{self.heading}: in the cloud's queue {ticket.detail}".rstrip()
-                )
+                self._say("info", "in the cloud's queue", ticket)
             if ticket.begins_at > deadline:
                 raise _UnfinishedError(ticket)
             await polling.pause()
@@ -327,6 +325,10 @@ class Purchase:
             if ticket.state != "done" and (self.stop.on or self.now >= deadline):
                 raise _UnfinishedError(ticket)
         return ticket
+
+    def _say(self, level: str, what: str, ticket: Ticket) -> None:
+        detail = f"; {ticket.detail}" if ticket.detail else ""
+        self.world.report(level, ended_line(self.heading, what, detail))
 
     @property
     def _is_held(self) -> bool:
@@ -492,9 +494,3 @@ class Purchase:
         if working is None:
             raise _UnfinishedError(ticket)
         return working
-
-
-def _waiting(ticket: Ticket, deadline: float) -> str:
-    """`sb-1 queues for H200:8, until 2026-11-28 22:10 UTC at most (wait: 15m)`."""
-    at_most = f"until {moment(deadline)} at most (wait: {duration.text(ticket.order.wait_s)})"
-    return f"{ticket.detail or 'waiting for the cloud'}, {at_most}"

@@ -32,7 +32,7 @@ from providers.engine.launch.result import (
 from providers.engine.market import closed_places
 from providers.engine.messages import (
     all_failed,
-    clipped,
+    ended_line,
     line,
     refusal_lines,
     too_slow,
@@ -298,7 +298,7 @@ class Walk:
             self.candidates.remember((placed,), self.now - bought.started)
         names = ", ".join(node.name for node in nodes)
         heading = self._line(bought.number, (placed,))
-        self.world.report("info", clipped(f"{heading}: acquired, {names}"))
+        self.world.report("info", ended_line(heading, "acquired", f", {names}"))
         reasons: tuple[str, ...] = ()
         if not surplus.clean:
             what = "half-made: more machines than ordered, and they could not be deleted"
@@ -339,7 +339,7 @@ class Walk:
         if not stop.beaten:
             return
         end = (CANCELLED, "", stop.beaten)
-        self.world.report("info", clipped(f"{bought.purchase.heading}: cancelled, {end[2]}"))
+        self.world.report("info", ended_line(bought.purchase.heading, "cancelled", f", {end[2]}"))
         self._record(bought.number, bought.order.candidates, end, bought.started)
 
     async def _half_made(self, bought: Bought, error: HalfMade) -> LaunchResult | None:

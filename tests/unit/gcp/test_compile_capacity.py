@@ -154,7 +154,7 @@ def test_b34_the_run_limit_deletes_or_stops_and_says_so() -> None:
         "seconds": "72000"
     }
     assert release.body["instanceProperties"]["scheduling"]["instanceTerminationAction"] == "DELETE"
-    assert release.notes == ("Google ends the run after 20h: the machine is deleted",)
+    assert release.notes == ("Google deletes the machine after 20h",)
     keep = native.creating_call(order(ttl_s=72_000, on_ttl="keep"))
     assert keep.body["instanceProperties"]["scheduling"]["onInstanceStopAction"] == {
         "discardLocalSsd": True
