@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from providers.cli import stackfile
 from providers.cli.colour import show
@@ -17,45 +17,38 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from providers.cli.plan_limit import Limit
     from providers.model.ask import Ask
     from providers.model.spec import Cluster
     from providers.model.worlds import WorldName
+    from providers.planner.plan import Plan
     from providers.planner.summary import CurrentCost
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Prints the plan of each declaration; NOTHING where one has no acceptable place."""
+    """Prints the plan of each declaration; NOTHING where one has no acceptable place, or none that
+    the stack's `max_spend` has room for.
+    """
     from providers import api
-    from providers.planner import brief, render
+    from providers.planner import render
 
     worst = OK
     answers: list[dict[str, Any]] = []
-    for title, ask, world, settings in _asked(options):
-        made = api.plan(ask, world=world, settings=settings)
-        current = None if options.json else _running(options.stack, title, world)
+    asked = _asked(options)
+    limit = _limit(options.stack, asked[0][2]) if asked else None
+    for text in limit.refused if limit is not None else ():
+        worst = complain(text, NOTHING)
+    for title, ask, world, settings in asked:
+        made: Plan = api.plan(ask, world=world, settings=settings)
+        current, room, refused = _running(options.stack, title, world), "", ""
+        if limit is not None and current is None:
+            made, room, refused = limit.within(title, cast("Cluster", ask), made)
         if options.json:
             answers.append(({"cluster": title} if title else {}) | render.as_json(made))
-        elif options.markdown:
-            print(render.as_markdown(made, title=title, current=current), end="\n\n")
-        else:
-            details = "the same with --explain"
-            text = (
-                render.as_text(made, width(), title=title, current=current)
-                if options.explain
-                else brief.as_text(made, width(), title=title, current=current, details=details)
-            )
-            show(f"{text}\n" if options.stack else text)
+        elif not refused:
+            _show(options, title, made, current, room)
         if made.best is None:
-            from providers.planner import refusals
-            from providers.planner.suggest import hints
-
-            refused = refusals.in_words(made)
-            head = f"{title}: " if title else ""
-            lines = [
-                f"nothing acceptable{f'; refused: {refused}' if refused else ''}",
-                *hints(made),
-            ]
-            worst = complain("\n".join(head + text for text in lines), NOTHING)
+            worst = complain(refused or _nothing(title, made), NOTHING)
     if options.stack and not (options.json or options.cluster):
         for line in stackfile.volume_lines(stackfile.read(options.stack)):
             print(f"- {line}" if options.markdown else "\n".join(wrapped("", line, "  ")))
@@ -63,6 +56,56 @@ def run_plan(options: argparse.Namespace) -> int:
         # A stack may declare several; a list is one whatever their number.
         print_json(answers if options.stack and not options.cluster else answers[0])
     return worst
+
+
+def _show(
+    options: argparse.Namespace, title: str, made: Plan, current: CurrentCost | None, room: str
+) -> None:
+    """Prints one plan for a person; `room` is what it comes to under the stack's `max_spend`."""
+    from providers.planner import brief, render
+
+    if options.markdown:
+        text = render.as_markdown(made, title=title, current=current)
+        print(f"{text}\n- max_spend: {room}" if room else text, end="\n\n")
+        return
+    text = (
+        render.as_text(made, width(), title=title, current=current)
+        if options.explain
+        else brief.as_text(
+            made, width(), title=title, current=current, details="the same with --explain"
+        )
+    )
+    if room:
+        text = "\n".join([text, *render.wrapped("max_spend   ", room, width())])
+    show(f"{text}\n" if options.stack else text)
+
+
+def _nothing(title: str, made: Plan) -> str:
+    """Why no place is acceptable, and what would help."""
+    from providers.planner import refusals
+    from providers.planner.suggest import hints
+
+    refused = refusals.in_words(made)
+    head = f"{title}: " if title else ""
+    lines = [f"nothing acceptable{f'; refused: {refused}' if refused else ''}", *hints(made)]
+    return "\n".join(head + text for text in lines)
+
+
+def _limit(stack: str | None, world: str) -> Limit | None:
+    """What a stack may spend; None where it declares no limit."""
+    declared = stackfile.read(stack) if stack else None
+    if declared is None or declared.max_spend is None:
+        return None
+    from providers.cli.plan_limit import Limit
+
+    volumes = declared.volumes
+    return Limit(declared.max_spend, world, _project(), declared.name, volumes)
+
+
+def _project() -> str:
+    from providers.model import yaml_file
+
+    return str(yaml_file.mapping(stackfile.project_folder() / "Pulumi.yaml").get("name"))
 
 
 def _running(stack: str | None, cluster: str, world: str) -> CurrentCost | None:
@@ -73,11 +116,10 @@ def _running(stack: str | None, cluster: str, world: str) -> CurrentCost | None:
         return None
     from providers.adhoc import stack_clusters
     from providers.engine.reconcile.on_preview import what
-    from providers.model import yaml_file
     from providers.planner.brief import WOULD_BUY
     from providers.planner.summary import CurrentCost
 
-    project = yaml_file.mapping(stackfile.project_folder() / "Pulumi.yaml").get("name")
+    project = _project()
     try:
         known = stack_clusters.known(world, stack, cluster)
     except (GpusError, OSError):

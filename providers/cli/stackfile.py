@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from providers.errors import Problem, SpecError
+from providers.model.money import micro_usd
 from providers.model.stack import named, world_problem
 
 if TYPE_CHECKING:
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 
 
 class Stack(NamedTuple):
-    """What a stack file says: `clusters` by name as declared, `settings` by provider."""
+    """What a stack file says: `clusters` by name as declared, `settings` by provider; `max_spend`
+    in micro-dollars a month, None for no limit.
+    """
 
     name: str
     world: WorldName
     clusters: Mapping[str, Any]
     settings: Mapping[str, Mapping[str, str]]
     volumes: tuple[VolumeSpec, ...] = ()
+    max_spend: int | None = None
 
 
 def nearest_project() -> Path | None:
@@ -137,6 +141,7 @@ def read(name: str, project: Path | None = None) -> Stack:
             )
     if problems:
         raise SpecError(problems)
+    limit = config.get("gpus:max_spend")
     stored = [volume_spec.read(each, raw)[0] for each, raw in volumes.items()]
     return Stack(
         name,
@@ -144,6 +149,7 @@ def read(name: str, project: Path | None = None) -> Stack:
         found,
         settings,
         tuple(spec for spec in stored if spec is not None),
+        None if limit is None else micro_usd(limit),
     )
 
 

@@ -101,24 +101,12 @@ class Budgets:
         """What of the plan fits, and the arithmetic of what a preview would buy, which is set
         aside; the whole plan and nothing without a limit. Raises GpusError where nothing fits.
         """
-        budget = await self.of(world, values)
-        if budget is None or not plan.candidates:
-            return plan, ""
-        from providers.engine import desired
         from providers.engine.desired import ClusterSpec
-        from providers.engine.launch.afford import affordable
+        from providers.engine.launch.afford import reserved
 
-        now, name = world.clock.now(), str(values.get("cluster"))
-        spec = ClusterSpec("", name, ask, setup, "", budget=budget)
-        fit = plan.within(affordable(world, spec, plan))
-        best = fit.candidates[0]
-        limit_s = desired.limit_of(spec, best)
-        text = budget.line(best.micro_usd, limit_s, now, name, budget.block(best, now, name))
-        budget.reserve(name, budget.whole(best, limit_s, now, name) or 0)
-        places = len(plan.candidates)
-        if len(fit.candidates) < places:
-            text += f"; {len(fit.candidates):,} of {places:,} places fit"
-        return fit, text
+        budget = await self.of(world, values)
+        spec = ClusterSpec("", str(values.get("cluster")), ask, setup, "", budget=budget)
+        return reserved(world, spec, plan)
 
     async def hedged(
         self, world: World, values: Mapping[str, Any], ask: Ask, setup: Setup, plan: Plan

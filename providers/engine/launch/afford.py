@@ -53,6 +53,23 @@ def affordable(
     return allowed
 
 
+def reserved(world: World, spec: ClusterSpec, plan: Plan) -> tuple[Plan, str]:
+    """What of a plan fits, and the arithmetic of its first place, which is set aside so that a
+    sibling does not count on the same. The whole plan and nothing without a limit, or without a
+    place. Raises GpusError where nothing fits.
+    """
+    budget, name = spec.budget, spec.cluster
+    if budget is None or not plan.candidates:
+        return plan, ""
+    now, fit = world.clock.now(), plan.within(affordable(world, spec, plan))
+    best = fit.candidates[0]
+    text = _line(budget, spec, best, now)
+    budget.reserve(name, budget.whole(best, limit_of(spec, best), now, name) or 0)
+    if len(fit.candidates) < len(plan.candidates):
+        text += f"; {len(fit.candidates):,} of {len(plan.candidates):,} places fit"
+    return fit, text
+
+
 def unaffordable(world: World, spec: ClusterSpec, plan: Plan | None) -> str:
     """How many places of a plan the stack's `max_spend` leaves out, with the arithmetic of the
     cheapest of them; empty where it leaves out none.
@@ -96,5 +113,9 @@ def _cheapest(
     best = min(
         candidates, key=lambda each: budget.whole(each, limit_of(spec, each), now, name) or 0
     )
-    block = budget.block(best, now, name)
-    return budget.line(best.micro_usd, limit_of(spec, best), now, name, block)
+    return _line(budget, spec, best, now)
+
+
+def _line(budget: Budget, spec: ClusterSpec, candidate: Candidate, now: float) -> str:
+    name, limit_s = spec.cluster, limit_of(spec, candidate)
+    return budget.line(candidate.micro_usd, limit_s, now, name, budget.block(candidate, now, name))

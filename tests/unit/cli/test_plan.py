@@ -1,6 +1,7 @@
 """`gpus plan`: its answers, and the stack files it reads."""
 
 import json
+import re
 
 import pytest
 
@@ -116,6 +117,26 @@ def test_what_runs_of_a_stack_by_the_journal_is_told_first(capsys, tmp_path, mon
             text = " ".join(out.split())
             assert ("aws use2-az1 H100:8 spot, $11.27/h: `pulumi preview -s demo`" in text) is told
             assert "buys" not in text
+
+
+def test_a_stacks_plan_is_held_to_what_it_may_spend(capsys, tmp_path, monkeypatch) -> None:
+    """As the preview: refused with the arithmetic and exit code 1; else only what fits, in turn."""
+    project(tmp_path, STACK.replace("  gpus:clusters", "  gpus:max_spend: 15\n  gpus:clusters"))
+    monkeypatch.chdir(tmp_path)
+    for more in ((), ("--json",)):
+        code, out, err = run(capsys, "plan", "-s", "demo", "--cluster", "train", *more)
+        assert code == 1 and "would buy" not in out
+        assert "gpus: train: nothing is bought: max_spend $15.00 in " in err and "too much" in err
+    assert json.loads(out)["candidates"] == []
+    declared = tmp_path / "stacks" / "Pulumi.demo.yaml"
+    text = declared.read_text().replace("L4", "{gpu: L4, ttl: 2h}")
+    declared.write_text(text.replace("      spot: prefer", "      spot: prefer\n      ttl: 1h"))
+    code, out, err = run(capsys, "plan", "-s", "demo")
+    shown = " ".join(out.split())
+    assert (code, err) == (0, "")
+    assert "max_spend $15.00 in " in shown and "places fit" in shown
+    spent = [float(each) for each in re.findall(r"\$([\d.]+) to come of what else runs", shown)]
+    assert spent[0] == 0 and spent[1] > 5
 
 
 def test_a_block_is_planned_with_the_terms_that_get_takes(capsys) -> None:
