@@ -109,8 +109,8 @@ def _project() -> str:
 
 
 def _running(stack: str | None, cluster: str, world: str) -> CurrentCost | None:
-    """What this machine's journal knows to run of a stack's cluster; None where it knows nothing.
-    What an `up` makes of it only a preview says: the state may know more.
+    """What this machine's journal knows to run of a stack's cluster, or else to have ended; None
+    where it knows nothing. What an `up` makes of it only a preview says: the state may know more.
     """
     if not stack:
         return None
@@ -121,14 +121,23 @@ def _running(stack: str | None, cluster: str, world: str) -> CurrentCost | None:
 
     project = _project()
     try:
-        known = stack_clusters.known(world, stack, cluster)
+        every = (
+            *stack_clusters.known(world, stack, cluster),
+            *stack_clusters.journaled(
+                world, stack, cluster, lambda journal, of: journal.conclusions(of, cluster)
+            ),
+        )
     except (GpusError, OSError):
         return None  # a journal that cannot be read is told where it matters
-    found = [each.record for each in known if each.project == project and not each.is_over]
-    if not found:
+    known = [each for each in every if each.project == project]
+    if not known:
         return None
+    says = f"`pulumi preview -s {stack}` says what an `up` changes"
+    found = [each.record for each in known if not each.is_over]
+    if not found:
+        return CurrentCost(0, kept=("ended", f"{known[-1].told()}: {says}"), bought_if=WOULD_BUY)
     texts = [f"{what(record)}, {per_hour(record.price.micro_usd)}" for record in found]
-    told = f"{'; '.join(texts)}: `pulumi preview -s {stack}` says what an `up` changes"
+    told = f"{'; '.join(texts)}: {says}"
     return CurrentCost(found[-1].price.micro_usd, kept=("running", told), bought_if=WOULD_BUY)
 
 

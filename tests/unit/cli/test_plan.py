@@ -119,6 +119,22 @@ def test_what_runs_of_a_stack_by_the_journal_is_told_first(capsys, tmp_path, mon
             assert "buys" not in text
 
 
+def test_what_has_ended_of_a_stack_by_the_journal_is_told_first(
+    capsys, tmp_path, monkeypatch
+) -> None:
+    """It may be that an `up` buys nothing, so no limit refuses it."""
+    project(tmp_path, STACK.replace("  gpus:clusters", "  gpus:max_spend: 15\n  gpus:clusters"))
+    monkeypatch.chdir(tmp_path)
+    record = ClusterRecord(
+        *("rehearsal", "own", "train", "g", "", "ended", Placement("aws"), Price(0)), kind="job"
+    )
+    ended = stack_clusters.Declared("gpus", "demo", record, ("ended", "exit code 0"))
+    monkeypatch.setattr(stack_clusters, "journaled", lambda *_: (ended,))
+    code, out, err = run(capsys, "plan", "-s", "demo", "--cluster", "train")
+    told = "ended its job is over (exit code 0): `pulumi preview -s demo` says what an `up` changes"
+    assert (code, err) == (0, "") and told in " ".join(out.split())
+
+
 def test_a_stacks_plan_is_held_to_what_it_may_spend(capsys, tmp_path, monkeypatch) -> None:
     """As the preview: refused with the arithmetic and exit code 1; else only what fits, in turn."""
     project(tmp_path, STACK.replace("  gpus:clusters", "  gpus:max_spend: 15\n  gpus:clusters"))
