@@ -81,6 +81,11 @@ class Declared(NamedTuple):
         """
         return bool(self.concluded[0])
 
+    @property
+    def is_past(self) -> bool:
+        """Past its limit, as far as the clock tells: nobody has looked since."""
+        return 0 < self.record.ends_at <= self.now
+
     def per_hour(self) -> int | None:
         """Micro US dollars an hour while it runs; None for what has ended, and where no source had
         a price.
@@ -90,6 +95,8 @@ class Declared(NamedTuple):
     def told(self) -> str:
         """`its job is over (exit code 0)`, or `it ended at 2026-11-29 08:29 UTC by its ttl`."""
         status, why = self.concluded
+        if self.is_past and not self.is_over:
+            return f"it ended {why_ended(self.record, '', self.now)}"
         return (
             f"its job is over ({why or status})"
             if self.record.kind == "job"

@@ -133,7 +133,7 @@ def _running(stack: str | None, cluster: str, world: str) -> CurrentCost | None:
     if not known:
         return None
     says = f"`pulumi preview -s {stack}` says what an `up` changes"
-    found = [each.record for each in known if not each.is_over]
+    found = [each.record for each in known if not (each.is_over or each.is_past)]
     if not found:
         return CurrentCost(0, kept=("ended", f"{known[-1].told()}: {says}"), bought_if=WOULD_BUY)
     texts = [f"{what(record)}, {per_hour(record.price.micro_usd)}" for record in found]

@@ -129,10 +129,15 @@ def test_what_has_ended_of_a_stack_by_the_journal_is_told_first(
         *("rehearsal", "own", "train", "g", "", "ended", Placement("aws"), Price(0)), kind="job"
     )
     ended = stack_clusters.Declared("gpus", "demo", record, ("ended", "exit code 0"))
-    monkeypatch.setattr(stack_clusters, "journaled", lambda *_: (ended,))
-    code, out, err = run(capsys, "plan", "-s", "demo", "--cluster", "train")
-    told = "ended its job is over (exit code 0): `pulumi preview -s demo` says what an `up` changes"
-    assert (code, err) == (0, "") and told in " ".join(out.split())
+    past = stack_clusters.Declared("gpus", "demo", record._replace(ends_at=60.0), now=3600.0)
+    for each, told in (
+        (ended, "its job is over (exit code 0)"),
+        (past, "it ended at 1970-01-01 00:01 UTC by its ttl"),
+    ):
+        monkeypatch.setattr(stack_clusters, "journaled", lambda *_, each=each: (each,))
+        code, out, err = run(capsys, "plan", "-s", "demo", "--cluster", "train")
+        row = f"ended {told}: `pulumi preview -s demo` says what an `up` changes"
+        assert (code, err) == (0, "") and row in " ".join(out.split())
 
 
 def test_a_stacks_plan_is_held_to_what_it_may_spend(capsys, tmp_path, monkeypatch) -> None:
