@@ -51,7 +51,9 @@ def given(
             f"{what}; nothing was bought, since there is no terminal to ask at: --yes buys without"
             " asking"
         )
-    print(f"gpus: {what}", file=sys.stderr)
+    from providers.model.screen import told
+
+    print(told(what, sys.stderr), file=sys.stderr)
     try:
         agreed = input("buy it? 'yes' buys, anything else does not: ").strip() == "yes"
     except EOFError:

@@ -18,6 +18,7 @@ from providers.engine.runtime.deadlines import together
 from providers.engine.runtime.world import open_world
 from providers.errors import GpusError, Problem, SpecError
 from providers.home import home
+from providers.model.screen import told
 from providers.model.wording import near
 from providers.model.worlds import LIVE, REHEARSAL, WORLDS
 
@@ -384,8 +385,7 @@ def _opened(world: str, settings: Settings | None, report: Report | None = None)
 
 def _print(severity: str, text: str) -> None:
     label = "" if severity in {"info", "progress"} else f"{severity}: "
-    for line in text.splitlines():
-        print(f"gpus: {label}{line}", file=sys.stderr, flush=True)
+    print(told(text, sys.stderr, label), file=sys.stderr, flush=True)
 
 
 def _worlds(world: str | None, settings: Settings | None, name: str | None) -> Iterator[World]:

@@ -113,9 +113,11 @@ def say(text: str) -> None:
     import contextlib
     import sys
 
+    from providers.model.screen import told
+
     # What is under way goes on to its end, whether or not anybody reads.
     with contextlib.suppress(OSError, ValueError):
-        print(f"gpus: {text}", file=sys.stderr, flush=True)
+        print(told(text, sys.stderr), file=sys.stderr, flush=True)
 
 
 _portals: list[Portal] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from providers.errors import Problem, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
 _KINDS = {int: "a whole number", float: "a number"}
 
@@ -144,6 +144,25 @@ class Parser(argparse.ArgumentParser):
                 f"{kind}{_FOUND}{arg_string!r}" if kind else error.message.removeprefix("wanted ")
             )
             raise argparse.ArgumentError(action, said) from None
+
+
+def as_options(error: SpecError, words: Sequence[str]) -> SpecError:
+    """What is wrong with a field whose value came by an option, as the option that was written."""
+    own = words[: words.index("--")] if "--" in words else words
+    given = {word.partition("=")[0] for word in own if word.startswith("--")}
+    return SpecError([_as_option(problem, given) for problem in error.problems])
+
+
+def _as_option(problem: Problem, given: Container[str]) -> Problem:
+    field = problem.path.partition("[")[0]
+    name = f"--{field.replace('_', '-')}"
+    option = next((each for each in (name, name.removesuffix("s")) if each in given), "")
+    if not option or problem.path.partition("]")[2]:
+        return problem
+    _, write, line = problem.todo.rpartition("write ")
+    if not write or problem.todo != f"write {line}":
+        return problem._replace(path=option)
+    return problem._replace(path=option, todo=f"write {option} {line.removeprefix(f'{field}: ')}")
 
 
 _FOUND = ", found "

@@ -56,4 +56,6 @@ async def _reached(one: stack_clusters.Declared) -> AsyncMachine | None:
 
 def say(text: str) -> None:
     """A line beside the answer."""
-    print(f"gpus: {text}", file=sys.stderr)
+    from providers.model.screen import told
+
+    print(told(text, sys.stderr), file=sys.stderr)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli import stackfile
 from providers.cli.adhoc_parser import add_adhoc, run_adhoc
-from providers.cli.arguments import Parser
+from providers.cli.arguments import Parser, as_options
 from providers.cli.check import add_check
 from providers.cli.hardware import add_hardware
 from providers.cli.offers import add_offers
@@ -87,6 +87,8 @@ def _main(arguments: list[str]) -> int:
                 options.run(options, command) if options.run is run_adhoc else options.run(options)
             )
         sys.stdout.flush()
+    except SpecError as error:
+        return complain(str(as_options(error, arguments)), WRONG)
     except GpusError as error:
         return complain(str(error), NOTHING if isinstance(error, AllFailed) else WRONG)
     except KeyboardInterrupt as interrupt:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from providers.model.screen import told
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
 OK, NOTHING, WRONG, INTERRUPTED, CUT = 0, 1, 2, 130, 141
 
 
-_LEAST = (17, 11)
-"""Columns that a cell keeps on a narrow terminal, and on one that is narrower still."""
+_LEAST = (17, 11, 10)
+"""Columns that a cell keeps on a narrow terminal, and on ones that are narrower still."""
 
 
 def table(
@@ -120,9 +122,8 @@ def print_json(value: object) -> None:
 
 def complain(text: str, code: int) -> int:
     """Prints a message to stderr, each line with the program's name; returns the exit code."""
-    try:
-        for line in text.splitlines() or [text]:
-            print(f"gpus: {line}", file=sys.stderr)
-    except BrokenPipeError:
-        pass
+    from contextlib import suppress
+
+    with suppress(BrokenPipeError):
+        print(told(text, sys.stderr), file=sys.stderr)
     return code

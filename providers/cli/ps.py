@@ -56,7 +56,7 @@ def ps(options: argparse.Namespace) -> int:
         )
         return OK
     if stacks:
-        _table([_OF_STACKS, *map(_declared_row, stacks)], ("ends", "where", "stack"))
+        show_rows([OF_STACKS, *map(_declared_row, stacks)], STACKS_GIVE)
         what = "what ran and what stacks have" if options.all else "stacks' clusters"
         _say(f"{what}, from this machine's journal; `pulumi refresh` asks the clouds")
         if found:
@@ -73,11 +73,9 @@ def ps(options: argparse.Namespace) -> int:
                 f" knows{more}"
             )
         return OK
-    _table([_AD_HOC, *map(_ad_hoc_row, found)], ("ends", "used by", "where"))
+    show_rows([AD_HOC, *map(_ad_hoc_row, found)], AD_HOC_GIVES)
     if any(machine.process is None for machine in found):
-        _say(
-            "used by nobody: kept, or left by a process that was killed; gpus release NAME ends it"
-        )
+        _say("process none: kept, or left by one that was killed; gpus release NAME ends it")
     return OK
 
 
@@ -85,24 +83,29 @@ def _say(text: str) -> None:
     print("\n".join(wrapped("", text)))
 
 
-_MONEY = ("GPU", "capacity", "$/h", "age", "cost")
-_OF_STACKS = ("name", "stack", "world", "status", "where", *_MONEY, "ends")
-_AD_HOC = ("name", "world", "status", "where", *_MONEY, "used by", "ends")
+_MONEY = ("GPU", "$/h", "age", "cost")
+OF_STACKS = ("name", "stack", "world", "status", "where", *_MONEY, "ends")
+AD_HOC = ("name", "world", "status", "where", *_MONEY, "process", "ends")
+
+STACKS_GIVE = ("ends", "GPU", "where", "stack", "name")
+AD_HOC_GIVES = ("ends", "GPU", "where", "process", "name")
+"""The columns that give way where a terminal is narrow, the first of them first."""
 
 
-def _table(rows: Sequence[tuple[str, ...]], gives: Iterable[str]) -> None:
-    """Shows the rows, the first of them the names of the columns. One world of all is said once,
-    below.
+def show_rows(rows: Sequence[tuple[str, ...]], gives: Iterable[str]) -> None:
+    """Shows the rows, the first of them the names of the columns. A terminal gets a table of each
+    world; so does a pipe where there is only one, and else one line a row.
     """
-    at = rows[0].index("world")
-    worlds = {row[at] for row in rows[1:]}
-    if len(worlds) == 1:
-        rows = [(*row[:at], *row[at + 1 :]) for row in rows]
-    # A pipe gets one line a row.
-    narrow = [rows[0].index(name) for name in gives if sys.stdout.isatty()]
-    show("\n".join(table(rows, gives=narrow)), head=0)
-    if len(worlds) == 1:
-        print(f"world: {worlds.pop()}")
+    at, on_terminal = rows[0].index("world"), sys.stdout.isatty()
+    worlds = list(dict.fromkeys(row[at] for row in rows[1:]))
+    if len(worlds) > 1 and not on_terminal:
+        show("\n".join(table(rows)), head=0)
+        return
+    for world in worlds:
+        own = [(*row[:at], *row[at + 1 :]) for row in rows if row is rows[0] or row[at] == world]
+        narrow = [own[0].index(name) for name in gives if on_terminal]
+        show("\n".join(table(own, gives=narrow)), head=0)
+        print(f"world: {world}")
 
 
 def _declared_row(each: stack_clusters.Declared) -> tuple[str, ...]:
@@ -135,7 +138,7 @@ def _ad_hoc_row(machine: Machine) -> tuple[str, ...]:
         machine.status,
         machine.where,
         *_money(record, record.price.micro_usd, budget.spell_of(record), now),
-        f"process {machine.process}" if machine.process else "nobody",
+        str(machine.process or "none"),
         ends,
     )
 
@@ -146,8 +149,8 @@ def _money(
     """The columns of `_MONEY`; what is not known is empty."""
     place = record.placement
     price = "" if micro_usd is None else per_hour(micro_usd).removeprefix("$").removesuffix("/h")
-    gpu = f"{place.times}{place.gpu}" if place.gpu_type else ""
-    return gpu, place.capacity, price, *_so_far(charge, now)
+    gpu = f"{place.times}{place.gpu} {place.capacity}".strip() if place.gpu_type else ""
+    return gpu, price, *_so_far(charge, now)
 
 
 def _so_far(charge: budget.Charge, now: float) -> tuple[str, str]:

@@ -216,7 +216,7 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
         if count == 0
         else f"{count} machine{'s' if count > 1 else ''}"
     )
-    instead = f", instead of {dropped} narrower line{'s' if dropped > 1 else ''}" if dropped else ""
+    instead = f"; replaces {dropped} earlier line{'s' if dropped > 1 else ''}" if dropped else ""
     kinds = unplaced(options.provider).get(place, frozenset()) if count != 0 else frozenset()
     none = (
         f"; {NEVER}"
@@ -224,7 +224,7 @@ def _stock(store: Store, options: argparse.Namespace) -> str:
         else ""
     )
     return (
-        f"{options.provider} {place or 'everywhere'} {machine_type or gpu or 'everything'}"
+        f"{options.provider} {place or 'all places'} {machine_type or gpu or 'all machines'}"
         f" {capacity or 'any capacity'}: {much}{instead}{none}"
     )
 

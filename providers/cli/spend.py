@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from providers.cli.colour import show
 from providers.cli.options import add_world
-from providers.cli.output import OK, print_json, table
+from providers.cli.output import OK, print_json, table, wrapped
 from providers.errors import Problem, SpecError
 from providers.model.money import dollars, usd
 from providers.model.worlds import WORLDS
@@ -76,9 +76,9 @@ def _lines(month: MonthSpend) -> Iterable[str]:
     rows.append(("total", "", "", f"{least}{dollars(month.spent)}", dollars(to_come)))
     yield from table(rows, right={2, 3, 4})
     yield from _untold(month)
-    yield (
-        f"forecast for {month.month}: {least}{dollars(month.forecast)}, if what runs stays until"
-        " its limit or the month's end"
+    yield from wrapped(
+        f"forecast for {month.month}: ",
+        f"{least}{dollars(month.forecast)}, if what runs stays until its limit or the month's end",
     )
     yield from (line for each in month.volumes for line in _unused(each))
     yield "by day"

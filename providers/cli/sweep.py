@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from providers.cli import pulumi_program, stackfile
+from providers.cli.output import wrapped
 from providers.engine import volume_costs
 from providers.engine.journal import backend
 from providers.engine.termination import garbage, inventory, kept, verdicts
@@ -21,6 +22,7 @@ from providers.errors import GpusError
 from providers.model import duration
 from providers.model.machine import Handle
 from providers.model.money import per_hour, usd
+from providers.model.screen import told
 
 if TYPE_CHECKING:
     import argparse
@@ -77,7 +79,8 @@ async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> 
     ]
     if not wants_json:
         for line in (*_lines(world, survey, now), *_volume_lines(volumes)):
-            print(line)
+            # A pipe gets each line whole.
+            print("\n".join(wrapped("", line, " " * 11)) if sys.stdout.isatty() else line)
     for line in trouble:
         _aside(line)
     unclaimed = [found for found in survey.found if found.verdict == verdicts.UNCLAIMED]
@@ -101,7 +104,7 @@ async def _run(world: World, claims: Claims, *, wants_json: bool, yes: bool) -> 
 
 
 def _aside(text: str) -> None:
-    print(f"gpus: {text}", file=sys.stderr)
+    print(told(text, sys.stderr), file=sys.stderr)
 
 
 def _asked(unclaimed: Sequence[SweptMachine]) -> bool:

@@ -59,6 +59,29 @@ def log_width() -> int:
     return min(max((columns() or _MOST + _INDENT) - _INDENT, _LEAST), _MOST)
 
 
+def told(text: str, stream: TextIO, label: str = "") -> str:
+    """The text for a person, each line behind `gpus: ` and the label; on a terminal broken at
+    spaces, and nothing is cut. A pipe gets each line whole.
+    """
+    from textwrap import wrap
+
+    most = columns() if stream.isatty() else 0
+    lines = [f"gpus: {label}{line}" for line in text.splitlines() or [""]]
+    if not most:
+        return "\n".join(lines)
+    return "\n".join(
+        part
+        for line in lines
+        for part in wrap(
+            line,
+            max(most, _LEAST),
+            subsequent_indent=" " * len("gpus: "),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
 def screened(text: str) -> str:
     """The text with every character that is not printable as its escape, but for line ends and
     tabs. Pure.

@@ -11,7 +11,7 @@ from providers.model.ask import SPOT
 from providers.model.money import per_hour
 from providers.model.note import COSTS, STOPS, urgency
 from providers.planner import outlook, refusals, render, rules, suggest
-from providers.planner.describe import capacity_text, place_text, run_text, work_text
+from providers.planner.describe import capacity_text, place_text, run_text, with_name, work_text
 from providers.planner.summary import ProviderRow, summarize
 
 if TYPE_CHECKING:
@@ -70,16 +70,23 @@ def as_text(
         return "\n".join([*head, *_laid(rows, details, width)])
     buys = WOULD_BUY if current is None else "buys"
     for others in (len(plan.candidates), *_OTHERS):
-        rows = list(_bought(plan, summary, best, buys, others))
+        rows = [
+            row._replace(text=with_name(row.text, title))
+            for row in _bought(plan, summary, best, buys, others)
+        ]
         lines = [*head, *_fitted(rows, details, LINES - len(head), width)]
         if len(lines) <= LINES:
             return "\n".join(lines)
-    return "\n".join([*head, *_fitted(_clipped(rows, width), details, LINES - len(head), width)])
+    for each in (2, 1):
+        lines = [*head, *_fitted(_clipped(rows, width, each), details, LINES - len(head), width)]
+        if len(lines) <= LINES:
+            break
+    return "\n".join(lines)
 
 
-def _clipped(rows: Sequence[_Row], width: int) -> list[_Row]:
-    """The rows with one line of each note that stops something."""
-    most = width - _HEAD - 3
+def _clipped(rows: Sequence[_Row], width: int, lines: int) -> list[_Row]:
+    """The rows with so many lines of each note that stops something."""
+    most = (width - _HEAD - 1) * lines - (2 if lines == 1 else width // 4)
     return [
         row._replace(text=f"{row.text[:most]}…")
         if row.name == _STOPS and len(row.text) > most

@@ -9,6 +9,7 @@ from providers.model import duration
 from providers.model.ask import PREFERENCE
 from providers.model.money import HOURS_PER_MONTH, per_hour, usd
 from providers.model.offer import dated
+from providers.model.stack import argument
 from providers.planner import rules
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def _terms(entry: Choice) -> str:
     return f"{nodes}{', then '.join(map(str, entry.capacity))}"
 
 
+def with_name(text: str, cluster: str) -> str:
+    """A note with the command that it tells ready to copy, where the cluster is known."""
+    return text.replace("ssh NAME", f"ssh {cluster} {argument()}") if cluster else text
+
+
 def work_text(ask: Ask, most: int) -> str:
     """What is started there, in at most so many characters: `vllm: openai/gpt-oss-120b, port 8000`,
     or `python train.py, in pytorch/pytorch:2.8.0`; empty where nothing is.
@@ -76,7 +82,8 @@ def work_text(ask: Ask, most: int) -> str:
 
 def _task_text(task: Task) -> tuple[str, str]:
     """`vllm: openai/gpt-oss-120b` and `, port 8000`."""
-    what = " ".join((task.command or task.model).split())
+    lines = [line.strip() for line in (task.command or task.model).strip().splitlines()]
+    what = " ".join("; ".join(filter(None, lines)).split())
     text = ": ".join(filter(None, (task.launcher, what))) or _OWN
     return text, f", port {task.port}" if task.port else ""
 

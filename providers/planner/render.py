@@ -20,6 +20,7 @@ from providers.planner.describe import (
     place_text,
     price_text,
     run_cells,
+    with_name,
     work_text,
 )
 from providers.planner.summary import best_rows, left_out, summarize
@@ -122,6 +123,8 @@ def as_text(
 ) -> str:
     """For a terminal: the chosen place first, then why not another, at most `width` columns."""
     summary = summarize(plan, current)
+    if title:
+        summary = _named(summary, title)
     shown = _Table.of(plan.ask, summary, width)
     lines = wrapped(f"{title}: " if title else "", summary.asked, width)
     lines += _each("  ", summary.meanings, width)
@@ -150,6 +153,17 @@ def as_text(
     lines += _each(f"{'note':<11} ", summary.further_notes, width)
     lines += _each(f"{'warning':<11} ", summary.warnings, width)
     return "\n".join(lines)
+
+
+def _named(summary: PlanSummary, cluster: str) -> PlanSummary:
+    """The notes with the cluster's name in their commands."""
+    return summary._replace(
+        further_notes=[with_name(text, cluster) for text in summary.further_notes],
+        per_provider=[
+            row._replace(notes=tuple(with_name(text, cluster) for text in row.notes))
+            for row in summary.per_provider
+        ],
+    )
 
 
 def _provider_lines(summary: PlanSummary, shown: _Table) -> list[str]:

@@ -211,7 +211,7 @@ def _prices(plan: Plan, rows: Sequence[ProviderRow]) -> str:
 
 
 def _further_notes(plan: Plan, rows: Sequence[ProviderRow]) -> list[str]:
-    """The notes that hold for no row of `per_provider`: `#3 and 4 more: single NIC: ...`."""
+    """The notes that hold for no row of `per_provider`: `#3 and 4 more: one network ...`."""
     shown = {row.candidate.rank for row in rows}
     return [
         f"#{ranks[0]}{f' and {len(ranks) - 1} more' if len(ranks) > 1 else ''}: {text}"

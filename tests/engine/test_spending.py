@@ -172,8 +172,8 @@ def test_b45_nothing_is_bought_that_does_not_fit(november) -> None:
     with pytest.raises(
         GpusError,
         match=(
-            r"max_spend \$110.00 in 2026-11: \$0.00 spent, .* \$120.00 for this \(12h .*\$10.00 too"
-            r" much; shorten ttl"
+            r"(?s)max_spend \$110.00 in 2026-11: \$0.00 spent, .* \$120.00 for this"
+            r" \(12h .*\$10.00 too much;\s+shorten\s+ttl"
         ),
     ):
         run(operations.create(world, wanted(ask(ttl_s=12 * 3600))._replace(budget=budget), "g1"))

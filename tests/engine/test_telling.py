@@ -147,7 +147,7 @@ def test_a_job_on_spot_that_keeps_nothing_says_that_a_loss_costs_all(tmp_path, m
         return [text for text in found if "checkpoint" in text]
 
     (text,) = said("only")
-    assert text == "no workload.checkpoint: after a spot loss the work starts again from nothing"
+    assert text == "no workload.checkpoint: after a spot loss all starts again"
     assert urgency(text) == STOPS
     assert not said("never") and not said("only", **kept) and not said("only", **bucket)
 

@@ -236,6 +236,8 @@ def test_what_will_not_work_is_always_said_before_what_costs_and_the_rest() -> N
     lines = shown("no TLS")
     assert lines.index("watch out   no TLS") < lines.index("note        egress is billed")
     assert not [line for line in lines if "rest" in line]
+    one = shown("no checkpoint: " + "why " * 20, "no token")
+    assert len(one) <= 12 and not [line for line in one if line.endswith("…")]
     many = [f"{number}: {'why ' * 40}" for number in range(4)]
     lines = shown(*many)
     assert len(lines) <= 12 and max(map(len, lines)) <= 80

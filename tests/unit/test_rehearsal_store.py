@@ -335,9 +335,9 @@ def test_rehearse_tells_what_is_wrong(argv, told, tmp_path, monkeypatch) -> None
 def test_a_wider_stock_line_lifts_the_narrower_ones(tmp_path, monkeypatch, capsys) -> None:
     """`*` means everything: what the default scenario sold out is there again."""
     monkeypatch.setenv("GPUS_HOME", str(tmp_path))
-    assert "instead of 3 narrower lines" in _rehearse(
-        capsys, "stock", "gcp", "*", "*", "*", "unlimited"
-    )
+    said = _rehearse(capsys, "stock", "gcp", "*", "*", "*", "unlimited")
+    assert "gcp all places all machines any capacity: no end of machines" in said
+    assert "replaces 3 earlier lines" in said
     assert (
         open_store()
         .stock("gcp", "europe-north1", "europe-north1-c", "a3-highgpu-8g", ("H100",), "spot")

@@ -15,7 +15,7 @@ from providers.adapters.guard import Cloud
 from providers.cli import main
 from providers.errors import CloudError, GpusError
 from providers.model.machine import Handle, Node
-from providers.model.screen import Colours, Screen, on_screen, screened
+from providers.model.screen import Colours, Screen, on_screen, screened, told
 from providers.plugin import grpc_errors
 from providers.remote.line import LocalCommand
 from providers.remote.run import streamed
@@ -215,6 +215,19 @@ def in_a_shell(words, home):
 def command(request, tmp_path_factory):
     """(words of the command line, their exit code with every stream open)."""
     return request.param, in_a_shell(request.param, tmp_path_factory.mktemp("open")).returncode
+
+
+def test_a_message_is_broken_at_the_terminal_and_whole_in_a_pipe(monkeypatch) -> None:
+    """Nothing is cut: what is longer than a line stands whole, each line within the columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal, pipe = io.StringIO(), io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    text = f"{'word ' * 40}\nhttps://{'x' * 90}"
+    shown = told(text, terminal, "warning: ")
+    assert told(text, pipe).splitlines() == [f"gpus: {line}" for line in text.splitlines()]
+    assert [line for line in shown.splitlines() if len(line) > 80] == [f"      https://{'x' * 90}"]
+    plain = " ".join(shown.replace("gpus: warning:", "").split())
+    assert plain == " ".join(text.split())
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "<&- >&- 2>&-"])

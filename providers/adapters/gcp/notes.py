@@ -33,7 +33,10 @@ def notes(candidate: Candidate, setup: Setup) -> Sequence[str]:
         if fabric.chosen(options.fabric, candidate.zone, candidate.machine_type):
             out.append(f"{wanted} on the networks named in options.gcp.fabric")
         else:
-            out.append(f"single NIC: options.gcp.fabric names no {wanted} for this zone")
+            out.append(
+                f"one network interface, not its {wanted}: options.gcp.fabric names no networks for"
+                " this zone"
+            )
     if options.local_ssd_count or machines.bundled_ssd(candidate.machine_type):
         if setup.on_ttl == "keep":
             moment = "the ttl or at preemption" if candidate.capacity == SPOT else "the ttl"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from providers.engine.desired import limit_of
+from providers.engine.messages import folded
 from providers.errors import GpusError
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def refusal(
         else "shorten ttl, allow cheaper ones, destroy what runs, or raise gpus:max_spend"
     )
     least = _cheapest(budget, spec, candidates, now)
-    return GpusError(f"{spec.cluster}: nothing is bought: max_spend {least}; {todo}")
+    text = f"{spec.cluster}: nothing is bought: max_spend {least}; {todo}"
+    return GpusError(folded(text, ""))
 
 
 def _cheapest(

@@ -89,7 +89,7 @@ def _unsaved(ask: Ask, candidate: Candidate) -> list[str]:
         return []
     if work.volumes or any(mount.writable for mount in work.mounts):
         return []
-    return [Stops("no workload.checkpoint: after a spot loss the work starts again from nothing")]
+    return [Stops("no workload.checkpoint: after a spot loss all starts again")]
 
 
 def _untagged(ask: Ask) -> list[str]:

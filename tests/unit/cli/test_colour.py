@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from providers.cli import output
+from providers.cli import output, ps
 from providers.cli.colour import coloured, show
 
 
@@ -66,3 +66,24 @@ def test_a_narrow_table_loses_nothing(monkeypatch) -> None:
         "use1-az1,",
         "use1-az2",
     ]
+
+
+def test_what_runs_fits_80_columns(monkeypatch, capsys) -> None:
+    """On a terminal, with long names of stacks and places, and an end that is only known at the
+    latest.
+    """
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    money = ("2 x L4:1 on-demand", "11.57", "1h05m", "$12.53")
+    latest = "2026-11-30 20:49 UTC at the latest"
+    place = "aws us-east-1 use1-az6"
+    ps.show_rows(
+        [ps.OF_STACKS, ("train", "training-dev", "live", "degraded", place, *money, latest)],
+        ps.STACKS_GIVE,
+    )
+    ps.show_rows(
+        [ps.AD_HOC, ("adhoc-c2bd9d", "live", "running", place, *money, "12345", latest[:20])],
+        ps.AD_HOC_GIVES,
+    )
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

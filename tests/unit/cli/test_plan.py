@@ -174,8 +174,8 @@ def test_a_run_is_priced_by_its_ttl(capsys) -> None:
     code, out, _ = run(capsys, "plan", "L4:1", "--provider", "gcp", "--ttl", "20h")
     assert code == 0 and "if it runs 20h (ttl)" in out
     code, _, err = run(capsys, "plan", "L4:1", "--ttl", "20", "--disk-gib", "5")
-    assert code == 2 and "found '20'; write ttl: 20m or 20h" in err
-    assert "disk_gib: wanted a whole number from 10 to 65,536, found 5" in err
+    assert code == 2 and "--ttl: wanted" in err and "found '20'; write --ttl 20m or 20h" in err
+    assert "--disk-gib: wanted a whole number from 10 to 65,536, found 5" in err
 
 
 def test_a_command_in_a_message_names_the_stack(capsys, tmp_path, monkeypatch) -> None:
@@ -245,7 +245,7 @@ def test_a_stack_and_arguments_do_not_mix(capsys, tmp_path) -> None:
     """
     project(tmp_path)
     code, _, err = run(capsys, "plan", "H100:8", "-s", "demo", "--max-price", "3")
-    assert code == 2 and "gpu:" in err and "max_price:" in err
+    assert code == 2 and "gpu:" in err and "--max-price:" in err
     assert "there are: demo" in run(capsys, "plan", "-s", "dmo")[2]
     assert "there are: train, other" in run(capsys, "plan", "-s", "demo", "--cluster", "x")[2]
 
@@ -267,7 +267,7 @@ def test_what_no_allowed_place_sells_names_who_does(capsys) -> None:
     err = run(capsys, "plan", "B300:8", "--provider", "clore")[2]
     assert "gpus: other providers have it: from $" in err and "B300:8 on-demand" in err
     err = run(capsys, "offers", "H100:8", "--region", "mars")[2]
-    assert "regions: wanted a region of an allowed provider, found 'mars'; known: " in err
+    assert "--region: wanted a region of an allowed provider, found 'mars'; known: " in err
     assert (
         "known: aws, clore, gcp, modal" in run(capsys, "offers", "L4:1", "--provider", "nobody")[2]
     )

@@ -153,7 +153,7 @@ def spec(**rest):
 
 def test_the_row_says_single_nic_unless_a_fabric_is_named() -> None:
     """The plan's row says which interfaces the machine gets, by the spec's own options."""
-    assert "single NIC: options.gcp.fabric names no 2 gVNIC + 8 MRDMA for this zone" in " ".join(
+    assert "one network interface, not its 2 gVNIC + 8 MRDMA: options.gcp.fabric" in " ".join(
         render.as_text(plan("H200:8", spot="only")).split()
     )
     zone = present(plan(spec()).best).zone
