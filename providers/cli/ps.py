@@ -75,7 +75,10 @@ def ps(options: argparse.Namespace) -> int:
         return OK
     show_rows([AD_HOC, *map(_ad_hoc_row, found)], AD_HOC_GIVES)
     if any(machine.process is None for machine in found):
-        _say("process none: kept, or left by one that was killed; gpus release NAME ends it")
+        _say(
+            "no process: used by nobody, kept or left by one that was killed; gpus release NAME"
+            " ends it"
+        )
     return OK
 
 

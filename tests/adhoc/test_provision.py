@@ -138,7 +138,7 @@ def test_a_bad_machine_is_given_back_and_the_next_place_is_asked(capsys) -> None
             and last.outcome == "acquired"
         )
         said = " ".join(capsys.readouterr().err.split())
-        assert said.count("7 of 8 GPUs answer") == 1 and "(wrong-gpus)" in said
+        assert said.count("7 of 8 GPUs answer") == 1 and "not as ordered" in said
         assert machines() == [c.record.machines[0].name]
     assert machines() == []
 
