@@ -180,9 +180,7 @@ def unknown_gpu(path: str, text: str, count: int = 1) -> Problem:
     if memory := names.only_memory(text):
         todo = f"write {{min_memory_gib: {memory}, count: {count}}} for any of that much memory"
         return Problem(path, "a known GPU", repr(text), todo)
-    todo = (
-        f"near: {', '.join(close)}; `gpus hardware` lists all" if close else "see `gpus hardware`"
-    )
+    todo = f"near: {', '.join(close)}; all: `gpus hardware`" if close else "see `gpus hardware`"
     return Problem(path, "a known GPU", repr(text), todo)
 
 
