@@ -105,7 +105,8 @@ class Lab:
         return self.alpha.calls["submit"] + self.beta.calls["submit"]
 
     def said(self, text):
-        return [line for line in self.lines if text in line]
+        """The lines that have the text, wherever they are broken."""
+        return [line for line in self.lines if text in line or text in " ".join(line.split())]
 
 
 @pytest.fixture

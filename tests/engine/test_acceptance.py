@@ -188,7 +188,7 @@ def test_without_accept_nothing_is_measured(rig) -> None:
 
 def test_where_no_host_passes_nothing_is_left(rig) -> None:
     rig.gpus(*"rehearse fault clore node.accept relabelled --times always".split())
-    with pytest.raises(AllFailed, match=r"GPU 0: 52\.0 TFLOP/s in"):
+    with pytest.raises(AllFailed, match=r"GPU 0:\s+52\.0 TFLOP/s in"):
         created(rig, CLORE)
     assert not rig.world.journal.launches("rehearsal", "owner1", "t")
 

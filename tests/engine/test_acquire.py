@@ -118,7 +118,7 @@ def test_b19_b21_region_quota_skips_that_region_with_one_call(lab) -> None:
     record = create(lab, wanted(ask("H100", "A100-80GB")))
     assert record.placement.region == "south"
     assert lab.alpha.calls["submit"] == 2
-    assert lab.said("over the account's quota GPUS 0 (QUOTA)")
+    assert lab.said("over the account's quota GPUS 0")
 
 
 def test_b19_global_quota_stops_the_provider_at_once(lab) -> None:

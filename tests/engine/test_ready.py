@@ -291,6 +291,6 @@ def test_two_machines_in_a_row_not_ready_in_time_end_the_buying_at_that_cloud(la
         "NotReady",
         "acquired",
     ]
-    assert lab.said("started, not ready in time; released (no-driver)") and not lab.said("sold out")
+    assert lab.said("started, not ready in time; released") and not lab.said("sold out")
     assert lab.said("alpha: 2 machines in a row were not ready within 30s")
     assert world.journal.blocks("rehearsal") == ()
